@@ -59,7 +59,7 @@ def test_roll_ups_of_several_tasks_share_a_bar_and_those_outside_have_none() -> 
     chart = bars(
         rollup(5, succeeded=1), rollup(5, succeeded=2), rollup(-1, succeeded=9), rollup(OVER.slots, succeeded=9)
     )
-    assert chart.words == "Runs that ended: 3 succeeded"
+    assert chart.words == "Ended runs: 3 succeeded"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.clock import FakeClock
 from drumbeat.errors import ConfigError
-from drumbeat.web import login_throttle
+from drumbeat.web import access, login_throttle
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
 from tests.web.live_server import serve_dashboard
 
@@ -135,10 +135,10 @@ async def test_the_wait_doubles_is_bounded_and_forgotten_and_so_is_what_is_kept(
 
 
 def test_one_person_s_addresses_are_one() -> None:
-    assert login_throttle.address_key("2001:db8::1") == login_throttle.address_key("2001:db8::ffff")
+    assert access.client_network("2001:db8::1") == access.client_network("2001:db8::ffff")
     assert (
-        login_throttle.address_key("::ffff:192.0.2.1")
-        == login_throttle.address_key("192.0.2.1")
-        != login_throttle.address_key("192.0.2.2")
+        access.client_network("::ffff:192.0.2.1")
+        == access.client_network("192.0.2.1")
+        != access.client_network("192.0.2.2")
     )
-    assert login_throttle.address_key("nonsense") == login_throttle.address_key("")
+    assert access.client_network("nonsense") == access.client_network("")

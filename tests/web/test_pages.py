@@ -11,6 +11,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.glossary import meaning_of
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.web import Dashboard
 from tests.contract import making
@@ -149,9 +150,9 @@ async def test_an_id_is_found_by_its_end_as_lists_show_it(api: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("tsk:send_mail", "there is no field 'tsk'; did you mean task?"),
-        ("state:dead quue:mail", "there is no field 'quue'; did you mean queue?"),
-        ("colour:red", "there is no field 'colour'. Fields are state, task,"),
+        ("tsk:send_mail", "unknown field 'tsk'; did you mean task?"),
+        ("state:dead quue:mail", "unknown field 'quue'; did you mean queue?"),
+        ("colour:red", "unknown field 'colour'. Fields are state, task,"),
     ],
 )
 async def test_a_field_that_there_is_not_is_told_with_those_that_there_are(
@@ -240,7 +241,7 @@ async def test_pages_of_jobs_follow_each_other_without_a_gap(api: httpx.AsyncCli
 
 async def test_a_moment_that_cannot_be_read_is_told_at_its_field(api: httpx.AsyncClient) -> None:
     page = await api.get("/jobs", params={"since": "yesterday, or so"})
-    assert page.status_code == 422 and "since must be a moment" in html.unescape(page.text)
+    assert page.status_code == 422 and "since must be a time" in html.unescape(page.text)
 
 
 async def test_a_bar_leads_to_just_the_jobs_that_ended_in_its_stretch(
@@ -381,3 +382,9 @@ async def test_only_what_is_asked_for_again_is_drawn_again(api: httpx.AsyncClien
     whole, part = await api.get("/"), await api.get("/", headers={"X-Refresh": "needs,health"})
     assert 'data-test="chart-run"' in whole.text and 'data-test="chart-run"' not in part.text
     assert 'data-region="needs"' in part.text
+
+
+async def test_headings_are_explained_by_the_glossary(api: httpx.AsyncClient) -> None:
+    for path, name in [("/queues", "ready"), ("/tasks", "pending"), ("/dead", "dead letter"), ("/audit", "audit")]:
+        page = (await api.get(path)).text
+        assert f'title="{html.escape(meaning_of(name))}"' in page, path

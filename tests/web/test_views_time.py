@@ -354,7 +354,7 @@ def test_an_act_leads_to_the_one_thing_that_it_touched_if_it_is_one(verb: str, t
 
 def test_the_outcome_of_an_act_is_a_word_and_what_was_said() -> None:
     rows = [audit.row_of(act("queues.pause", "q", outcome)) for outcome in ("done", "failed: store is away", None)]
-    assert [(row.word, row.said) for row in rows] == [("done", ""), ("failed", "store is away"), ("running", "")]
+    assert [(row.word, row.message) for row in rows] == [("done", ""), ("failed", "store is away"), ("running", "")]
 
 
 def test_the_worst_finding_comes_first_and_names_the_whole() -> None:

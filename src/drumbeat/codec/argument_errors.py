@@ -14,7 +14,7 @@ from drumbeat.errors import InvalidArguments
 _PATH = re.compile(r"\$\.([^.\[`]+)([^`]*)`$")
 
 
-class _Parameter(Protocol):
+class _NamedParameter(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -24,7 +24,7 @@ class _Parameter(Protocol):
 
 
 def binding_error(
-    task: str, parameters: Iterable[_Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    task: str, parameters: Iterable[_NamedParameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> InvalidArguments:
     """The call does not match the parameters."""
     known = {parameter.name: parameter for parameter in parameters}

@@ -3,8 +3,8 @@
     pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | dead | pending
 
 The SQL engines load a job, decide here, and write the `Transition` while the claim still stands. Redis decides inside its
-scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`); tests/contract/test_rules.py
-compares every engine with these functions over all combinations.
+scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`). The test
+tests/contract/test_rules_transitions.py compares every engine with these functions over all combinations.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -120,7 +120,7 @@ def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) ->
 def blame_crash(
     jobs: Sequence[J], started: Collection[tuple[JobId, int]] | None, reason: str, now: int
 ) -> list[tuple[J, Transition]]:
-    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: nobody knows, so all.
+    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: unknown, so all.
 
     A job that had started is a crash suspect, and runs alone next time. Only the crash of a suspect that ran alone is
     certainly its own, and is counted further.
@@ -152,7 +152,7 @@ def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
 def add_follow_ups(
     decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
 ) -> list[tuple[J, Transition]]:
-    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    """The transitions with the on_dead jobs of `records`: those that `find_on_dead_jobs` named."""
     follow_ups = {job.id: make_follow_up(job, error) for job in records}
     return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 

@@ -59,7 +59,7 @@ class _Alarm:
         await self._wakeup.wait(None if until == math.inf else until - self._clock.monotonic())
 
 
-class _Service:
+class _NamedService:
     """A coroutine function as a `service.Service`."""
 
     def __init__(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -140,9 +140,9 @@ class LeaseRenewer:
             self.is_ready = True
             self.ready.set_result(self.channel)
             async with run_in_background(
-                _Service("lock renewal", partial(self._renew_loop, store)),
-                _Service("lock expiry", self._expiry_loop),
-                _Service("lock release", partial(self._release_loop, store)),
+                _NamedService("lock renewal", partial(self._renew_loop, store)),
+                _NamedService("lock expiry", self._expiry_loop),
+                _NamedService("lock release", partial(self._release_loop, store)),
             ):
                 while not self._try_finish(self, None):
                     self._idle_alarm.clear()

@@ -1,11 +1,11 @@
-"""Who calls, and what it may.
+"""Authentication and authorization of requests.
 
     Host header known? -> caller: bearer token | session of a login | proxy header | this machine -> role enough? -> origin
 
-A program that mounts the dashboard decides who calls: by a function of its own, or by tokens or a proxy. Only where it is said
-to be open, and there are neither tokens nor a proxy, may this machine come in as admin, without a login: its own address, a
-listener on loopback, and no sign of a proxy in between. `drumbeat dashboard` is open on loopback.
-The token itself is never kept: its hash is, and a login gives the browser a random session instead.
+An application that mounts the dashboard identifies callers by its own function, by tokens or by a proxy. Only with
+access="open", and with neither tokens nor a proxy, are local requests admin without a login: from a loopback address, to a
+loopback listener, without any sign of a proxy. `drumbeat dashboard` is open on loopback. Tokens are stored as hashes, and a
+login gives the browser a random session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
-from drumbeat.web.login_throttle import LoginThrottle, address_key
+from drumbeat.web.login_throttle import LoginThrottle
 from drumbeat.web.problem import Problem
 from drumbeat.web.route import AccessRole, Caller
 
@@ -41,7 +41,7 @@ _HOST = re.compile(
     r"(?:\[(?P<v6>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?\.?))(?::[0-9]{0,5})?"
 )
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
-# Whoever passes a request on says so in one of these: then the peer's address says nothing about the person.
+# Set by proxies: then the peer's address does not identify the client.
 PROXY_HEADERS = (
     "forwarded",
     "via",
@@ -61,7 +61,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """Logins of browsers, in memory: a restart of the dashboard ends them."""
+    """Browser sessions, in memory: a restart of the dashboard ends them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -88,7 +88,7 @@ class Sessions:
 
 
 class AccessControl:
-    """Decides about every request, by the settings or by the program's own function."""
+    """Identifies callers by the settings, or by the application's own function."""
 
     def __init__(self, settings: Settings, clock: Clock, access: Access | Literal["open"] | None = None) -> None:
         self._settings = settings
@@ -109,15 +109,15 @@ class AccessControl:
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether a bearer token is ours to judge."""
+        """Whether bearer tokens are checked here, not by the application."""
         return self._access is None
 
     def check_host(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        """Refuse names that are not ours: a page of somebody else's that points its name at this machine (DNS rebinding)."""
+        """Refuse unknown host names: another site may point its name at this machine (DNS rebinding)."""
         if self._access is not None:
-            return  # it goes by something that the browser sends to the program's own host only
+            return  # it relies on what a browser sends only to the application's own host
         host = parse_host(headers.get("host", ""))
-        if host in LOOPBACK_NAMES or host == self._own_name or _parse_address(host) is not None:
+        if host in LOOPBACK_NAMES or host == self._own_name or parse_address(host) is not None:
             return
         for allowed in self._settings.dashboard_hosts:
             if host == allowed or (allowed.startswith(".") and host.endswith(allowed)):
@@ -127,11 +127,11 @@ class AccessControl:
         )
 
     async def identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
-        """Who calls; None: somebody unknown. Raises Problem 401 for a token that is none."""
+        """The caller; None: unknown. Raises Problem 401 for an invalid token."""
         if self._access is not None:
             found = self._access(scope)
             caller = await found if inspect.isawaitable(found) else found
-            # The role may have come as a word from the program's own records.
+            # The application may give the role as plain text.
             return None if caller is None else msgspec.structs.replace(caller, role=AccessRole(caller.role))
         if (given := bearer_token(headers)) is not None:
             return self._identify_bearer(scope, given)
@@ -148,8 +148,8 @@ class AccessControl:
         return caller
 
     def check_token(self, scope: Scope, given: str, *, via: str) -> Caller | None:
-        """Whose token it is; None: nobody's. Raises Problem 429 for somebody who has tried too many."""
-        address, token = address_key(str((scope.get("client") or ("", 0))[0])), _digest(given)
+        """The caller of a token; None: invalid. Raises Problem 429 after too many attempts."""
+        address, token = f"address {client_network(str((scope.get('client') or ('', 0))[0])) or '?'}", _digest(given)
         if (wait := self.throttle.retry_after(address, token)) > 0:
             raise Problem(
                 429,
@@ -162,14 +162,14 @@ class AccessControl:
         return caller
 
     def find_by_token(self, given: str, via: str = "token") -> Caller | None:
-        # All are compared, and in constant time, so that the time it takes says nothing.
+        # All are compared, in constant time, so that timing reveals nothing.
         digest = _digest(given)
         found = [token for token in self._tokens if secrets.compare_digest(token.digest, digest)]
         return Caller(name=found[0].name, role=found[0].role, via=via) if found else None
 
     def _identify_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
         peer = str((scope.get("client") or ("", 0))[0])
-        # A unix socket has no address: who may open it is decided by the file system.
+        # A unix socket has no address: the file system decides who may open it.
         if peer and not self._is_trusted(peer):
             return None
         header = str(self._settings.dashboard_proxy).lower()
@@ -177,13 +177,13 @@ class AccessControl:
         if not name or not name.isprintable() or len(name) > 200:
             return None
         if sum(each.decode("latin-1").lower() == header for each, _ in scope["headers"]) != 1:
-            return None  # the proxy has added its own to one that the caller sent
-        said = self._settings.dashboard_proxy_role
-        word = said if said in list(AccessRole) else headers.get(said.lower(), "").strip().lower()
+            return None  # the proxy has added its header to one of the caller's
+        setting = self._settings.dashboard_proxy_role
+        word = setting if setting in list(AccessRole) else headers.get(setting.lower(), "").strip().lower()
         return Caller(name=name, role=AccessRole(word) if word in list(AccessRole) else AccessRole.VIEWER, via="proxy")
 
     def _is_trusted(self, peer: str) -> bool:
-        address = _parse_address(peer)
+        address = parse_address(peer)
         return address is not None and any(address in network for network in self._trusted)
 
     def _identify_local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
@@ -195,7 +195,7 @@ class AccessControl:
         return Caller(name="local", role=AccessRole.ADMIN, via="local")
 
     def unauthenticated_problem(self) -> Problem:
-        """What somebody is told whom we do not know."""
+        """The response to an unidentified caller."""
         if self._access is not None:
             return Problem(401, "authentication is required by the application")
         if self._tokens:
@@ -223,10 +223,10 @@ def check_role(caller: Caller, needed: AccessRole) -> None:
 
 
 def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
-    """Refuse a write that a page of another site has sent with this browser's rights.
+    """Refuse a write that a page of another site sends with this browser's rights (CSRF).
 
-    No page sends a token by itself. `proven`: it is us who look whether the token is one; a program's own function may go by
-    a cookie instead, and then a page may send any token beside it.
+    A page cannot send a valid token. `proven`: the token is checked here; an application's own function may use a cookie
+    instead, and then a page may send any token with it.
     """
     site = headers.get("sec-fetch-site")
     is_program = site is None and "origin" not in headers
@@ -244,7 +244,7 @@ def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
 
 
 def check_mounted(settings: Settings) -> None:
-    """Refuse a dashboard in a program of somebody's own for which nobody has said who may use it."""
+    """Refuse a mounted dashboard without access control."""
     if not settings.dashboard_tokens and settings.dashboard_proxy is None:
         raise ConfigError(
             "access to the dashboard is not configured: give app.dashboard(access=...) a function that identifies callers, "
@@ -255,7 +255,7 @@ def check_mounted(settings: Settings) -> None:
 
 
 def check_listener(settings: Settings, host: str) -> None:
-    """Refuse to listen where others can come when nobody is asked who they are."""
+    """Refuse to listen on other addresses than loopback without access control."""
     if not is_loopback(host) and not settings.dashboard_tokens and settings.dashboard_proxy is None:
         raise ConfigError(
             f"the dashboard does not listen on {host} without access control: set dashboard_tokens "
@@ -270,34 +270,33 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
 
 
 def session_cookies(headers: Mapping[str, str]) -> list[str]:
-    """All that are named as ours: another dashboard, of the same host or above our path, has one of that name, too.
+    """All session cookies: another dashboard on the same host may have set one of the same name.
 
-    Read by hand: http.cookies gives up at the first cookie of somebody else's that it does not like.
+    Parsed here, because http.cookies stops at the first malformed cookie of another application.
     """
     pairs = (each.partition("=") for each in headers.get("cookie", "").split(";"))
     return [value.strip() for name, _, value in pairs if name.strip() == COOKIE and value.strip()]
 
 
 def parse_host(header: str) -> str:
-    """The host of a Host header, without port and brackets; empty if it is not written as one."""
+    """The host of a Host header, without port and brackets; empty if malformed."""
     found = _HOST.fullmatch(header.strip().lower())
     if found is None:
         return ""
     if (inside := found["v6"]) is not None:
-        return inside if _parse_address(inside) is not None and ":" in inside else ""
+        return inside if parse_address(inside) is not None and ":" in inside else ""
     return found["name"].removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    address = _parse_address(host.strip("[]"))
+    address = parse_address(host.strip("[]"))
     return host.lower() in LOOPBACK_NAMES if address is None else address.is_loopback
 
 
 def _is_proxied(scope: Scope, headers: Mapping[str, str]) -> bool:
-    """Whether somebody passes requests of others on to us: then the address that they come from says nothing of the person.
+    """Whether the request came through a proxy: then the peer's address does not identify the client.
 
-    A plain `proxy_pass` of nginx adds no header, but speaks HTTP/1.0, and its Host is ours while the browser's own page is at
-    another one.
+    A plain `proxy_pass` of nginx adds no header, but uses HTTP/1.0, and its Host differs from the host of the browser's page.
     """
     if any(name in PROXY_HEADERS or name.startswith(PROXY_HEADER_PREFIX) for name in headers):
         return True
@@ -313,17 +312,23 @@ def _is_page_of(page: str, headers: Mapping[str, str]) -> bool:
 
 
 def _same_origin(origin: str, host: str) -> bool:
-    # The scheme is not compared: behind a proxy that ends TLS we hear http where the browser says https.
+    # The scheme is not compared: behind a proxy that terminates TLS it is http here and https in the browser.
     return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
-def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """None for a name or a unix socket; an IPv4 address mapped into IPv6 is the IPv4 one."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    mapped = getattr(address, "ipv4_mapped", None)
-    return mapped or address
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def client_network(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Network | None:
+    """What counts as one client: an IPv4 address, or the 64-bit network of an IPv6 address, which one person has."""
+    address = parse_address(peer.partition("%")[0])
+    return ipaddress.IPv6Network((address, 64), strict=False) if isinstance(address, ipaddress.IPv6Address) else address
 
 
 def _split_token(token: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""Every write goes through here: on record before it is done, done once for a request that is sent twice.
+"""Every write is recorded in the audit before it is done, and done once if its request is repeated.
 
-    begin (who, what, why, key) --new--> do it --> end (how many, how it went, the answer)
-                                --the same request before--> its answer, again
+    begin (who, what, reason, key) --new--> handler --> end (touched, outcome, response)
+                                   --repeated--> stored response
 
-A request with an Idempotency-Key that the same caller has used in the last 24 hours gets the answer of the first one, also
-while that one is still under way. The same key with another request is refused. A dry run changes nothing and is not recorded.
+A request whose Idempotency-Key the same caller has used in the last 24 hours gets the response of the first one, and waits for
+it if necessary. The same key with another request is refused. A dry run is not recorded.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 KEY_HEADER = "idempotency-key"
 MAX_KEY_LENGTH, MAX_REASON_LENGTH = 200, 500
 MAX_POLLS, POLL_INTERVAL = 200, 0.05
-"""How often, and how far apart, it is looked whether the first of two equal requests has been answered: 10 seconds."""
+"""How often and at which interval a repeated request polls for the first one's response: 10 seconds in all."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """An answer as the audit keeps it."""
+    """A response as the audit stores it."""
 
     status: int
     body: msgspec.Raw
 
 
 async def perform_audited(request: DashboardRequest, route: Route) -> Response:
-    """Do what the route does, on record."""
+    """Call the handler of a write, recorded in the audit."""
     if getattr(request.payload, "dry_run", False):
         return to_response(await route.handler(request), route)
     store = await request.app.store()
@@ -66,7 +66,7 @@ async def perform_audited(request: DashboardRequest, route: Route) -> Response:
 
 
 def to_response(given: msgspec.Struct | Response, route: Route) -> Response:
-    """What a handler returned, encoded here: a record that cannot be encoded is an error of the request."""
+    """The response for what a handler returned."""
     if isinstance(given, Response):
         return given
     return Response(msgspec.json.encode(given), route.status, media_type="application/json")
@@ -79,7 +79,7 @@ async def _finish_in_background(
     response: Response,
     rest: BackgroundTask,
 ) -> None:
-    """The rest of an act whose answer has been sent; only then it is known to how many it was done."""
+    """The rest of an act whose response has been sent; `touched` is known only afterwards."""
     try:
         await rest()
     except asyncio.CancelledError:
@@ -98,7 +98,7 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
     if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem(422, f"it must have 1 to {MAX_KEY_LENGTH} printable ASCII characters", argument="Idempotency-Key")
     query = msgspec.json.encode(request.query)
-    asked = b"\n".join((route.method.encode(), request.route_path.encode(errors="replace"), query, request.raw_body))
+    hashed = b"\n".join((route.method.encode(), request.route_path.encode(errors="replace"), query, request.raw_body))
     act = new_act(
         who=request.caller.name,
         role=request.caller.role.value,
@@ -109,12 +109,12 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
             getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
         ),
     )
-    request_hash = None if key is None else hashlib.sha256(asked).hexdigest()
+    request_hash = None if key is None else hashlib.sha256(hashed).hexdigest()
     return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
 
 
 def _describe(request: DashboardRequest, name: str) -> str:
-    """What the body itself says of its verb or target; empty: nothing."""
+    """The verb or target that the body itself defines; empty: none."""
     describe = getattr(request.payload, name, None)
     return str(describe()) if callable(describe) else ""
 
@@ -128,7 +128,7 @@ def _check_text(value: str, name: str, longest: int) -> str:
 async def _replay_response(
     request: DashboardRequest, store: Store, act: NewAuditEntry, earlier: AuditEntry
 ) -> Response:
-    """The answer of the first of two requests with the same key."""
+    """The response of the first request with the same key."""
     if earlier.request_hash != act.request_hash:
         raise Problem(
             422,
@@ -163,5 +163,5 @@ async def _record_end(store: Store, act: NewAuditEntry, touched: int, outcome: s
     try:
         await store.audit.end(act.id, touched=touched, outcome=outcome, answer=stored.decode())
     except StoreError as error:
-        # It is on record that it was begun. What was done must be told to the caller all the same.
+        # Its begin is recorded, and the caller must learn what was done.
         log.warning("outcome of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})

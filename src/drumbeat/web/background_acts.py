@@ -1,7 +1,7 @@
-"""Acts that go on after their answer, in this process: how far each has come, and how it is stopped.
+"""Acts that continue in this process after their response: their progress, and how they are stopped.
 
-Nothing of this is in the store: an act belongs to the process that was asked for it, ends with it, and can be watched and
-stopped there. What the audit has of it, who, what and how it ended, every process can read.
+They are not in the store: an act belongs to the process that received the request, ends with it, and can be watched and
+stopped only there. The audit, which every process can read, has who, what and the outcome.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from drumbeat.admin.bulk import BulkProgress
 
 
 class BackgroundAct(msgspec.Struct, frozen=True, kw_only=True):
-    """An act that is under way."""
+    """An act in progress."""
 
     id: str
     """Of its record in the audit."""
     who: str
     what: str
-    """What is done, and to which jobs."""
+    """The action and its target."""
     began_at: datetime
     matched: int
-    """How many jobs there were to begin with."""
+    """Number of jobs at the start."""
     is_capped: bool
-    """There were more: nobody counted beyond."""
+    """There were more: counting stopped here."""
     rate: float | None
-    """At most so many in a second; None: as fast as it goes."""
+    """Limit in jobs per second; None: no limit."""
     progress: BulkProgress
 
     @property
     def left(self) -> float | None:
-        """Seconds that it will still take by its rate; None: nobody knows."""
+        """Estimated seconds left; None: unknown."""
         if self.rate is None or self.is_capped:
             return None
         return max(0, self.matched - self.progress.touched) / self.rate
 
 
 class BackgroundActs:
-    """All that are under way, oldest first."""
+    """All acts in progress, oldest first."""
 
     def __init__(self) -> None:
         self._acts: dict[str, BackgroundAct] = {}

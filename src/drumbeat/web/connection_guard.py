@@ -1,12 +1,11 @@
-"""How many connections a server of ours keeps, for whom, and for how long.
+"""Limits of the dashboard server's connections, in all and for each client.
 
-Without bounds, 140 clients that say nothing take all file descriptors of a process, and nobody is answered any more.
+Without limits, 140 idle clients use up the file descriptors of a process, and no request is answered.
 
-    opened -> waits for the head of a request -> busy with a request -> waits for the next head -> ...
+    opened -> waiting for a request head -> busy with a request -> waiting for the next head -> ...
 
-Who waits longer than the limit for a head is dropped, and so is who does not read what it asked for. When there are too many
-connections, in all or of one address, a new one takes the place of the one that has waited longest: who says nothing makes way
-for who does. Only if all are busy is the new one refused.
+A connection that waits too long for a head, or whose client does not read, is dropped. When there are too many, in all or
+of one client, a new connection replaces the one that has waited longest; it is refused only if all are busy.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.web.access import client_network
 
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 1_000
 ACCEPT_BATCH = 8
-"""Connections that are accepted before the first of them is counted here."""
+"""Connections accepted before the first of them is counted."""
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\nRetry-After: 5\r\n"
     b"Connection: close\r\n\r\nToo many connections\n"
@@ -36,17 +36,17 @@ AddressGroup = ipaddress.IPv4Address | ipaddress.IPv6Network | None
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
-    """In all."""
+    """Total."""
     per_address: int
-    """Of one address; an IPv6 network of 64 bits counts as one."""
+    """For each client; a 64-bit IPv6 network counts as one."""
     head_timeout: float = 10.0
-    """Seconds from the opening, or from the answer before, to the end of a request's head."""
+    """Seconds from opening, or from the previous response, to the end of a request head."""
     write_timeout: float = 20.0
-    """Seconds in which a client must take something of what waits for it."""
+    """Seconds in which a client must read something of its response."""
 
     @property
     def streams(self) -> int:
-        """Event streams, which are connections that stay."""
+        """Event streams."""
         return max(1, self.connections // 2)
 
     @property
@@ -55,14 +55,14 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_limits() -> ConnectionLimits:
-    """By the file descriptors that this process may have; the other half is for the store and the accepting."""
+    """Half of the process's file descriptors; the rest is for the store and for accepting."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(8, soft // 2))
     return ConnectionLimits(connections=most, per_address=max(4, most // 2))
 
 
 class ConnectionGuard:
-    """Those that are open."""
+    """The open connections."""
 
     def __init__(self, limits: ConnectionLimits, clock: Clock = SYSTEM) -> None:
         self.limits = limits
@@ -77,12 +77,12 @@ class ConnectionGuard:
         return self._clock.monotonic()
 
     def admit(self, new: BoundedProtocol) -> bool:
-        """Whether the new one may stay; others may have made way for it."""
+        """Whether the new connection may stay; another may have been dropped for it."""
         its_own = self._open.get(new.group, set())
         if len(its_own) >= self.limits.per_address:
             is_admitted = self._drop_one(its_own)
         elif len(self) >= self.limits.connections:
-            # Of whoever has most: a crowd makes way for a single one, not the other way round.
+            # From the client with the most connections.
             crowds = sorted(self._open.values(), key=len, reverse=True)
             is_admitted = any(self._drop_one(crowd) for crowd in crowds)
         else:
@@ -102,7 +102,7 @@ class ConnectionGuard:
                 del self._open[connection.group]
 
     def sweep(self) -> None:
-        """Drop those who take too long. Called about once a second."""
+        """Drop connections that exceed a time limit. Called about twice a second."""
         now = self.now()
         for connection in [each for group in self._open.values() for each in group]:
             if connection.is_late(now, self.limits):
@@ -120,20 +120,20 @@ class ConnectionGuard:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1, counted and timed."""
+    """uvicorn's HTTP/1.1 protocol with limits."""
 
     guard: ClassVar[ConnectionGuard]
 
     group: AddressGroup = None
     waiting_since: float | None = None
-    """Since when it waits for the head of a request; None: it is busy with one."""
+    """Since when it waits for a request head; None: busy with a request."""
     _stuck_since: float | None = None
     _left_to_send = 0
     _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.group = _address_group(self.client)
+        self.group = client_network((self.client or ("", 0))[0])
         self.waiting_since = self.guard.now()
         if not self.guard.admit(self):
             self._is_refused = True
@@ -154,7 +154,7 @@ class BoundedProtocol(H11Protocol):
         self._update_waiting()
 
     def _update_waiting(self) -> None:
-        """Whether a request is under way now. The time for a head is counted from its beginning, not from its last byte."""
+        """Update `waiting_since`. The time limit for a head counts from its beginning, not from its last byte."""
         cycle: Any = self.cycle  # none before the first request
         if cycle is not None and not cycle.response_complete:
             self.waiting_since = None
@@ -164,7 +164,7 @@ class BoundedProtocol(H11Protocol):
     def is_late(self, now: float, limits: ConnectionLimits) -> bool:
         if self.waiting_since is not None and now - self.waiting_since > limits.head_timeout:
             return True
-        # Without a pause in between, and never less than the second before: nobody reads.
+        # The send buffer has not shrunk since the last sweep: the client does not read.
         before, self._left_to_send = self._left_to_send, self.transport.get_write_buffer_size()
         if self._left_to_send == 0 or self._left_to_send < before:
             self._stuck_since = None
@@ -174,15 +174,5 @@ class BoundedProtocol(H11Protocol):
 
 
 def make_protocol(guard: ConnectionGuard) -> type[Any]:
-    """The protocol of one server."""
+    """The protocol class for one server."""
     return type("GuardedProtocol", (BoundedProtocol,), {"guard": guard})
-
-
-def _address_group(client: tuple[str, int] | None) -> AddressGroup:
-    try:
-        address = ipaddress.ip_address((client or ("", 0))[0].partition("%")[0])
-    except ValueError:
-        return None  # a unix socket
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    return address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False)

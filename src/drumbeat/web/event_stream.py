@@ -1,11 +1,10 @@
-"""GET /api/v1/events: what the ticker tells, as server-sent events.
+"""GET /api/v1/events: the ticks of the ticker as server-sent events.
 
     event: tick        data: the record `Tick`, twice a second
     event: store_down  data: {"reason": ...}, while the store is unavailable
 
-A stream ends when its server wants to leave, and after a quarter of an hour, so that somebody whose rights have been taken
-does not look on for ever: browsers come again by themselves. There are only so many at once, in all and for each caller:
-somebody who opens one after the other and reads none would hold connections and memory of the server for nothing.
+A stream ends when its server stops, and after 15 minutes, so that revoked rights take effect: browsers reconnect by
+themselves. The number of streams is limited, in all and for each caller, because each holds a connection and memory.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SSE_RETRY = b"retry: 1000\n\n"
 
 
 async def stream_events(request: DashboardRequest) -> Response:
-    """The stream."""
+    """The stream; Problem 429 if there are too many."""
     streams = request.dashboard.streams
     if not streams.can_open(_caller_key(request)):
         raise Problem(
@@ -33,25 +32,25 @@ async def stream_events(request: DashboardRequest) -> Response:
             type="too-many-viewers",
             headers={"Retry-After": "5"},
         )
-    # X-Accel-Buffering: nginx would collect what should be seen at once.
+    # nginx would buffer the events.
     return StreamingResponse(_stream(request), media_type=EVENT_STREAM_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
 async def _stream(request: DashboardRequest) -> AsyncIterator[bytes]:
-    clock, ticker, parts = request.app.clock, request.dashboard.ticker, request.dashboard
+    clock, ticker, dashboard = request.app.clock, request.dashboard.ticker, request.dashboard
     end = clock.monotonic() + MAX_STREAM_SECONDS
     number, who = ticker.first_number(), _caller_key(request)
-    if not parts.streams.can_open(who):
-        return  # many have come in the same moment
-    parts.streams.open(who)
+    if not dashboard.streams.can_open(who):
+        return  # others were opened since the check above
+    dashboard.streams.open(who)
     try:
         yield SSE_RETRY
-        while not parts.is_closing and not _is_server_stopping() and clock.monotonic() < end:
-            if (told := await ticker.wait_after(number)) is not None:
-                number = told.number
-                yield told.text
+        while not dashboard.is_closing and not _is_server_stopping() and clock.monotonic() < end:
+            if (message := await ticker.wait_after(number)) is not None:
+                number = message.number
+                yield message.text
     finally:
-        parts.streams.close(who)
+        dashboard.streams.close(who)
 
 
 def _caller_key(request: DashboardRequest) -> str:
@@ -59,9 +58,9 @@ def _caller_key(request: DashboardRequest) -> str:
 
 
 def _is_server_stopping() -> bool:
-    """Whether uvicorn, of whoever has mounted us, has been told to stop.
+    """Whether the uvicorn around a mounted dashboard is stopping.
 
-    It waits for open streams to end and tells the application only after that; but it is found by the signal that it takes.
+    It waits for open streams before it tells the application, so it is found by its signal handler.
     """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return bool(getattr(server, "should_exit", False))

@@ -1,6 +1,6 @@
-"""Logging in with a browser: a token is given once, and a random session in a cookie stands for it from then on.
+"""Login with a browser: a token is exchanged for a random session in a cookie.
 
-The cookie is for this site and its pages' requests only (HttpOnly, SameSite=Strict), under the path that we are mounted at.
+The cookie is HttpOnly and SameSite=Strict, and valid under the path that the dashboard is mounted at.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAFE_CHARACTERS = "/:@!$&'()*+,;=~-._%?"
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
     next: str = "/"
-    """Where to go after it: a path of ours."""
+    """The path to redirect to."""
 
 
 class LoginForm(NamedTuple):
@@ -51,7 +51,7 @@ async def log_in(request: DashboardRequest) -> Response:
     if caller is None:
         log.warning("dashboard login refused")
         return render_bare_page(request, "login.html", status=401, next=safe_redirect_path(form.next), wrong=True)
-    _end_sessions(request)  # of whoever used this browser before
+    _end_sessions(request)  # sessions of a previous user of this browser
     secret = request.dashboard.access_control.sessions.begin(caller)
     log.info("dashboard login", extra={"who": caller.name, "role": caller.role.value})
     return _redirect(request, safe_redirect_path(form.next), cookie=_cookie(request, secret, int(SESSION_SECONDS)))
@@ -69,7 +69,7 @@ def _end_sessions(request: DashboardRequest) -> None:
 
 
 def safe_redirect_path(text: str) -> str:
-    """The path, if it is one of ours; else the first page. `//host` and `/\\host` lead a browser elsewhere."""
+    """The path if it is a local one, else `/`. `//host` and `/\\host` would leave this site."""
     is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() and len(text) < 2_000
     return text if is_own else "/"
 
@@ -85,7 +85,7 @@ def _parse_form(request: DashboardRequest) -> LoginForm:
 
 
 def _redirect(request: DashboardRequest, path: str, cookie: str | None = None) -> Response:
-    # Quoted, never left out: without its é, /é/host would be //host and lead elsewhere.
+    # Quoted, not dropped: without its é, /é/host would become //host, another site.
     headers = {"Location": request.root_path + quote(path, safe=SAFE_CHARACTERS)}
     return Response(status_code=SEE_OTHER, headers=headers if cookie is None else headers | {"Set-Cookie": cookie})
 
@@ -97,7 +97,7 @@ def _cookie(request: DashboardRequest, secret: str, seconds: int) -> str:
 
 
 def _is_tls(request: DashboardRequest) -> bool:
-    """Whether the browser came by https, as far as anybody says so: the server, a proxy, or the browser itself."""
+    """Whether the browser uses https, according to the server, a proxy or the browser itself."""
     proxies = request.headers.get("x-forwarded-proto", "").lower().split(",")
     return (
         request.scope.get("scheme") == "https"

@@ -1,13 +1,11 @@
-"""How often somebody may be wrong about a token: by address, and by the token that was tried.
+"""Throttling of invalid tokens, by address and by token.
 
-A few mistakes are free; from then on each costs a wait that doubles, in which nothing is judged. A token that has been right
-before from the same address is not held up: behind one proxy, who guesses must not shut out those who know. What is kept is
-bounded and forgotten after a while.
+A few attempts are free; each further one doubles a delay in which no token is checked. A token that was valid before from the
+same address is not delayed: behind a shared proxy, an attacker must not lock out others. Entries are bounded and expire.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from typing import Any
 
@@ -16,11 +14,11 @@ import msgspec
 from drumbeat.clock import Clock
 
 FREE_ATTEMPTS = 5
-"""Mistakes without a wait."""
+"""Failed attempts without a delay."""
 MIN_DELAY, MAX_DELAY = 1.0, 300.0
 """Seconds."""
 EXPIRY_SECONDS = 900.0
-"""Seconds without a mistake."""
+"""Seconds without a failed attempt."""
 MAX_ENTRIES = 10_000
 
 
@@ -47,7 +45,7 @@ class LoginThrottle:
         return max(found.until - now if (found := self._failures.get(each)) else 0.0 for each in (address, token))
 
     def record(self, address: str, token: str, *, is_right: bool) -> None:
-        """What came of a try."""
+        """Record the result of an attempt."""
         if is_right:
             self._verified[address, token] = None
             _trim(self._verified)
@@ -70,14 +68,3 @@ class LoginThrottle:
 def _trim(kept: OrderedDict[Any, Any]) -> None:
     if len(kept) > MAX_ENTRIES:
         kept.popitem(last=False)
-
-
-def address_key(peer: str) -> str:
-    """Whose mistakes they are: an address, or an IPv6 network of 64 bits, which one person has."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return "address ?"
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return f"address {ipaddress.IPv6Network((address, 64), strict=False)}"
-    return f"address {getattr(address, 'ipv4_mapped', None) or address}"

@@ -1,7 +1,7 @@
-"""What Prometheus reads: a look at the store, as text (format 0.0.4). Pure: whoever serves it brings the sample.
+"""Metrics in the text format of Prometheus (0.0.4). Pure: the caller provides the sample.
 
-Counters and histograms come from the totals of all workers, also of those that have gone, so that they only grow; gauges are of
-this moment. Names are documented in docs/metrics.md, where a test looks for them.
+Counters and histograms are totals of all workers, including former ones, so they only grow; gauges are current. Names are
+documented in docs/metrics.md (a test compares them).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricsSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at the store."""
+    """The state of the store."""
 
     now: int
     """The store's clock (µs)."""
@@ -35,7 +35,7 @@ class MetricsSample(msgspec.Struct, frozen=True, kw_only=True):
     """Those that live."""
     counts: JobCounts
     dead: int
-    """Dead letters that wait for a person."""
+    """Dead letters."""
     leader: LeaderInfo | None = None
 
 
@@ -74,7 +74,7 @@ def _line(name: str, labels: Labels, value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    # Names come from a store, which others may have written to: nothing in them may end the line or spoil the encoding.
+    # Untrusted names: they must not end the line or break the encoding.
     return text.encode("utf-8", "replace").decode().translate(_ESCAPES)
 
 
@@ -140,10 +140,10 @@ FAMILIES = (
     Family(
         "drumbeat_jobs_total",
         "counter",
-        "How runs of jobs ended; a run that failed for good is failed and dead.",
+        "Ended runs by outcome; a run that failed without retries left counts as failed and dead.",
         _outcomes,
     ),
-    Family("drumbeat_job_wait_seconds", "histogram", "From the moment a job was due to the start of its run.", _waits),
+    Family("drumbeat_job_wait_seconds", "histogram", "From a job's due time to the start of its run.", _waits),
     Family("drumbeat_job_run_seconds", "histogram", "From the start of a run to its end.", _runs),
     Family("drumbeat_queue_lag_seconds", "gauge", "How long the oldest ready job of a queue has been due.", _lags),
     Family("drumbeat_queue_jobs", "gauge", "Live jobs of a queue.", _queued),
@@ -152,7 +152,7 @@ FAMILIES = (
     Family(
         "drumbeat_dead_letters",
         "gauge",
-        "Dead letters that wait for a person.",
+        "Dead letters.",
         _single_line(lambda sample: sample.dead),
     ),
     Family("drumbeat_instances", "gauge", "Living instances.", _single_line(lambda sample: len(sample.instances))),
@@ -183,7 +183,7 @@ FAMILIES = (
     Family(
         "drumbeat_leader_term",
         "gauge",
-        "Grows whenever the leader changes; 0 while no leader.",
+        "Grows whenever the leader changes; 0 without a leader.",
         _single_line(lambda sample: 0 if sample.leader is None else sample.leader.term),
     ),
 )

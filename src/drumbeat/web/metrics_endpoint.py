@@ -1,4 +1,4 @@
-"""GET /metrics: one look at the store, as Prometheus reads it."""
+"""GET /metrics: the state of the store in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumbeat.web.ticker import count_dead_letters
 
 
 async def scrape(request: DashboardRequest) -> Response:
-    """The metrics of the whole cluster: every dashboard of one store says the same, so scrape one."""
+    """The metrics of the whole cluster: every dashboard of one store returns the same, so scrape one."""
     store = await request.app.store()
     counts = await store.inspect.count_jobs(JobFilter())
     sample = MetricsSample(

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes and the records themselves: it cannot say what is not so."""
+"""The OpenAPI 3.1 document, generated from the route table and the records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "in": "header",
     "required": False,
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
-    "description": "A request that is sent again within 24 hours with the same key acts once, and gets the same answer.",
+    "description": "A request that is repeated within 24 hours with the same key is done once and gets the same response.",
 }
 DESCRIPTION = (
-    "Look at and act on jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
-    "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded on its way."
+    "Inspect and manage jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
+    "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded."
 )
 
 
@@ -37,16 +37,15 @@ async def show_openapi(request: DashboardRequest) -> Response:
 
 @functools.cache
 def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
-    """The document, without the place where it is served; `extra` are routes of the program's own."""
-    from drumbeat.web.routes import ROUTES  # here, because this handler stands in that table
+    """The document without its server; `extra` are the routes of panels."""
+    from drumbeat.web.routes import ROUTES  # a cycle: this handler is in that table
 
     routes = [route for route in (*ROUTES, *extra) if route.is_api]
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.response) if each)]
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
-    responses = [ProblemRecord, *(route.response for route in routes if route.response)]
-    _require_all_fields(components, responses, [each for route in routes for each in (route.query, route.body) if each])
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
+    _require_all_fields(components, [of[id(each)] for route in routes for each in (route.query, route.body) if each])
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, components)
@@ -59,18 +58,25 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
             "schemas": {name: schema for name, schema in components.items() if name not in queries},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # The empty one: this machine needs no token while there are none.
+        # The empty one: local requests need no token if none is configured.
         "security": [{"token": []}, {}],
     }
 
 
-def _require_all_fields(components: dict[str, Any], responses: list[Any], requests: list[Any]) -> None:
-    """A response has all of its fields, also those that have a default in Python."""
-    _, of_responses = msgspec.json.schema_components(responses)
-    _, of_requests = msgspec.json.schema_components(requests)
-    for name in of_responses.keys() - of_requests.keys():
-        if "properties" in components[name]:
-            components[name]["required"] = list(components[name]["properties"])
+def _require_all_fields(components: dict[str, Any], requests: list[Any]) -> None:
+    """A response has all of its fields, also those with a default in Python; a problem leaves its out."""
+    found: set[str] = set()
+    names = {ProblemRecord.__name__, *_referenced(requests)}
+    while names - found:
+        found |= names
+        names = _referenced([components[name] for name in names])
+    for name, schema in components.items():
+        if name not in found and "properties" in schema:
+            schema["required"] = list(schema["properties"])
+
+
+def _referenced(schemas: list[Any]) -> set[str]:
+    return set(re.findall(r"'#/components/schemas/(\w+)'", str(schemas)))
 
 
 def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def _component(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, 
 
 
 def _parameter_schema(field: dict[str, Any]) -> dict[str, Any]:
-    """What may be written in an address: leaving a parameter out stands for null there."""
+    """The schema of a query parameter: leaving it out stands for null."""
     kept = {key: value for key, value in field.items() if key not in ("anyOf", "description", "default")}
     options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
     if "default" in field and field["default"] is not None:

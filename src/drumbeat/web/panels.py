@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 class ButtonResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of a button."""
 
     message: Annotated[str, doc("A sentence for whoever pressed it.")]
     touched: Annotated[int, doc("How many jobs, workers or whatever it was about; for the audit.")] = 1

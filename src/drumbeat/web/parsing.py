@@ -22,16 +22,16 @@ MAX_BODY_OVERHEAD_BYTES = 64 * 1024
 
 
 def split_root_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """What stands before our own paths, as addresses are written, and the path after it."""
+    """The quoted prefix of all our paths, and the path after it."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     if root and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
-    # Quoted: a program may be mounted under a path with a part that the caller chooses, and this goes into headers.
+    # Quoted: a part of the prefix may be chosen by the caller, and it is used in headers.
     return quote(root, safe="/:@!$&'()*+,;=~"), path or "/"
 
 
 def merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    """By lower-case name; several of one name are joined, as HTTP says."""
+    """Headers by lower-case name; repeated ones are joined as HTTP defines."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -41,7 +41,7 @@ def merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parse_query(route: Route, raw: bytes) -> msgspec.Struct:
-    """The query as the route's own record; an empty value, as forms send it, is none."""
+    """The query as the record of its route; empty values, as forms send them, are left out."""
     if len(raw) > MAX_QUERY_BYTES:
         raise Problem(400, f"the query has more than {MAX_QUERY_BYTES} bytes")
     try:

@@ -1,4 +1,4 @@
-"""Errors, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
+"""Errors as application/problem+json (RFC 9457): one mapping from exceptions to status codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of every answer that is a refusal."""
+    """The body of every error response."""
 
     type: Annotated[str, doc("A word for programs, such as not-found; `about:blank` where the status says it all.")]
     title: str
@@ -45,7 +45,7 @@ class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Problem(Exception):
-    """Raised by whoever cannot go on with a request. The detail is for people: say what would be acceptable."""
+    """Raised to end a request with an error. The detail is for people: it says what would be accepted."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        # Errors of stores and drivers are told here as well, and may have a URL in them.
+        # Messages of stores and drivers may contain URLs with passwords.
         shown = mask_urls(detail)
         self.record = ProblemRecord(
             type=type, title=reason_phrase(status), status=status, detail=shown, argument=argument
@@ -91,7 +91,7 @@ def reason_phrase(status: int) -> str:
 
 
 def to_problem(error: Exception) -> Problem:
-    """The refusal that an error means; an error that is none of ours is a mistake, and told to nobody but the log."""
+    """The problem for an exception; unexpected exceptions are logged and their text is not shown."""
     match error:
         case Problem():
             return error

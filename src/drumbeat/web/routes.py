@@ -1,6 +1,6 @@
-"""The table: every address of the dashboard, with who may request it.
+"""The route table: every path of the dashboard, with the role it needs.
 
-Router, OpenAPI document, role matrix and docs come from it.
+Router, OpenAPI document, role matrix and docs are built from it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ROUTES: tuple[Route, ...] = (*API_ROUTES, *_EVENTS, *_OUTSIDE)
 
 
 def all_routes() -> tuple[Route, ...]:
-    """Those of the API, and the pages."""
-    from drumbeat.web.pages import PAGES  # here, because pages request the handlers of the API
+    """All routes: the API and the pages."""
+    from drumbeat.web.pages import PAGES  # a cycle: pages call the handlers of the API
 
     return (*ROUTES, *PAGES)

@@ -1,6 +1,6 @@
-"""Serving a dashboard by itself: uvicorn on one address, until told to stop. For `drumbeat dashboard` and `run --dashboard`.
+"""A server for a dashboard: uvicorn on one address. For `drumbeat dashboard` and `run --dashboard`.
 
-A program that mounts `app.dashboard()` has a server of its own and needs none of this.
+An application that mounts `app.dashboard()` has its own server and does not use this.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT = 3
-"""So many seconds requests may go on after the server was told to stop."""
+"""Seconds that requests may continue after the server was stopped."""
 BACKLOG = 256
 SWEEP_TICKS = 5
-"""Ticks of uvicorn's, of a tenth of a second."""
+"""In ticks of uvicorn, 0.1 s each."""
 SEND_BUFFER_BYTES = 64 * 1024
-"""Bytes that the kernel keeps for a client: one that does not read is found out when it is full."""
+"""The kernel's send buffer: a client that does not read is detected when it is full."""
 
 
 class DashboardServer(uvicorn.Server):
-    """uvicorn without its hands on the signals: they are ours, and a stop that was asked for is no death by a signal."""
+    """uvicorn without its signal handlers: Drumbeat handles signals itself."""
 
     def __init__(self, board: Dashboard, limits: ConnectionLimits | None = None) -> None:
         self.guard = ConnectionGuard(limits or default_limits())
@@ -48,7 +48,7 @@ class DashboardServer(uvicorn.Server):
                 log_config=None,
                 log_level="warning",
                 access_log=False,
-                # Who calls is decided by `access.py`, from the peer's real address.
+                # access.py identifies callers by the peer's real address.
                 proxy_headers=False,
                 server_header=False,
                 http=make_protocol(self.guard),
@@ -67,7 +67,7 @@ class DashboardServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            # uvicorn takes how many are accepted at once for the length of the line, too.
+            # uvicorn uses its backlog option for both; only the accept batch should be small.
             listener.listen(BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
@@ -76,13 +76,13 @@ class DashboardServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def stop(self) -> None:
-        """End what is open, event streams at once, and return from `serve`."""
+        """End open event streams and return from `serve`."""
         self._board.state.is_closing = True
         self.should_exit = True
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT, as the setting has been read."""
+    """Split the setting HOST:PORT."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -91,7 +91,7 @@ def listen(settings: Settings) -> socket.socket:
     """A socket on the address of the settings.
 
     Raises:
-        ConfigError: others could come there, and nobody would ask who they are; or the address cannot be had.
+        ConfigError: no access control for that address, or it is in use.
     """
     host, port = split_address(settings.dashboard)
     check_listener(settings, host)
@@ -100,15 +100,14 @@ def listen(settings: Settings) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(f"the dashboard cannot listen on {settings.dashboard}: {error}", "dashboard") from error
-    # Inherited by every connection. asyncio sets it only where it is told that the protocol is TCP, and here nobody tells it:
-    # each answer would wait 40 ms between its head and its body.
+    # Inherited by every connection. asyncio does not set it here: responses would wait 40 ms between head and body.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where a browser finds it."""
+    """The URL for browsers."""
     host, port = listener.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/"
@@ -119,8 +118,8 @@ async def serve(
 ) -> None:
     """Serve the dashboard of this app until stopped.
 
-    `ready` is told the address; `stopping` gives a context manager within which it calls the function it is given when the
-    server shall stop. A store that is away is waited for: that is when people look.
+    `on_ready` is called with the URL. `stop_scope` returns a context manager that calls its argument to stop the server.
+    An unavailable store does not stop the server: that is when people look at it.
     """
     with listen(app.settings) as listener:
         server = DashboardServer(dashboard(app, OPEN))

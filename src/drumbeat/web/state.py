@@ -1,4 +1,4 @@
-"""What all requests of one dashboard share."""
+"""State shared by all requests of one dashboard."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from drumbeat.web.ticker import Ticker
 
 MAX_STREAMS = 500
 MAX_STREAMS_PER_CALLER = 50
-"""A page has one; a person may have many pages open, and all who come from this machine without a login are one caller."""
+"""A page has one; a person may have many pages open, and all local requests without a login are one caller."""
 
 
 class StreamLimiter:
-    """Who looks on: a stream holds a connection and memory of the server for as long as it is open."""
+    """Limits open event streams: each holds a connection and memory of the server."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -33,7 +33,7 @@ class StreamLimiter:
         return self._open.total()
 
     def set_limits(self, limit: int, per_caller: int) -> None:
-        """Allow no more than this; what is open already stays."""
+        """Set the limits; open streams stay."""
         self.limit = min(limit, MAX_STREAMS)
         self.per_caller = min(per_caller, MAX_STREAMS_PER_CALLER)
 
@@ -59,16 +59,16 @@ class DashboardState:
         self.static_files = StaticFileCache()
         self.panels = tuple(panels)
         self.panel_routes = panel_routes(panels)
-        """Rows of the table of routes that are in this dashboard only."""
+        """Routes that only this dashboard has."""
         self.cache: dict[type, tuple[float, Any]] = {}
-        """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
+        """Results of expensive queries, with when they were read (monotonic)."""
         self.health = HealthMonitor(app.clock)
         self.background_acts = BackgroundActs()
-        """Acts of this process that go on after their answer."""
+        """Acts that continue after their response."""
         self.streams = StreamLimiter()
         """Open event streams."""
         self.is_closing = False
-        """Set by whoever stops the server: open event streams end."""
+        """Set when the server stops: open event streams end."""
 
     @cached_property
     def access_control(self) -> AccessControl:
@@ -77,7 +77,7 @@ class DashboardState:
 
     @property
     def ticker(self) -> Ticker:
-        """The one of the running loop: a server has one, and a store belongs to its loop."""
+        """The ticker of the running loop: a store belongs to its loop."""
         loop = asyncio.get_running_loop()
         if (found := self._tickers.get(loop)) is None:
             found = self._tickers[loop] = Ticker(self.app, self.health)

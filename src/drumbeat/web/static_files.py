@@ -1,7 +1,8 @@
-"""Static files: scripts and styles of our own, from this package and nowhere else.
+"""Static files: scripts and styles of this package.
 
-Each has a version made from its content. An address with the version may be kept for ever; one without is asked for again
-each time, and answered with 304 when nothing has changed.
+Each has a version, a hash of its content. A response to an address with the version may be cached for ever; without it,
+browsers revalidate and get 304 if nothing has changed. Not Starlette's StaticFiles: its ETag is made of time and size, which
+differ between hosts, and its media types come from the host.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class StaticFileCache:
         self._read: dict[str, StaticFile] = {}
 
     def version_of(self, name: str) -> str:
-        """Empty for a file that is not there: a page must not fail for the want of a picture."""
+        """Empty for a missing file: a page must not fail because of an icon."""
         found = self.find(name)
         return found.version if found else ""
 
     def find(self, name: str) -> StaticFile | None:
-        # Names come from outside: only plain ones, so that none leads out of the folder.
+        # Untrusted: only plain names, so that none leaves the folder.
         if "/" in name or "\\" in name or name.startswith(".") or Path(name).suffix not in MEDIA_TYPES:
             return None
         path = self._folder / name

@@ -1,8 +1,8 @@
-"""What viewers are told twice a second, and once while nothing moves: one look at the store, for all of them.
+"""Ticks for event streams, twice a second, once a second while nothing changes: one poll of the store for all viewers.
 
-There is no task of its own. All viewers wait for the next moment, and the first of them looks for all; when it goes away
-meanwhile, another does; when nobody is there, nobody looks. A look that takes long is followed by a pause of 199 times
-as long, at most 10 s: the dashboard spends about a two-hundredth of its time in the store.
+There is no background task. All viewers wait for the next tick, and the first of them polls for all; if it leaves meanwhile,
+another one polls; without viewers nothing is polled. A slow poll is followed by a pause of 199 times its length, at most 10 s:
+the dashboard spends about 0.5 % of its time in the store.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from drumbeat.web.rate_tracker import INTERVAL_US, QueueSample, Rates, RateTrack
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 1.0
-"""A tick no older than this is told to somebody who comes; otherwise a new look is made first."""
+"""A new viewer gets the last tick if it is no older than this; else the store is polled first."""
 STORE_DOWN_DELAY = 1.0
 IDLE_DELAY = 1.0
-"""Between looks that find the same."""
+"""Between polls without changes."""
 IDLE_SLEEP = 0.5
 SLOW_INTERVAL = 2.5
-"""Leader, instances and dead letters are looked at once in so many seconds."""
+"""Interval of polling leader, instances and dead letters."""
 
 
 class QueueTick(QueueStats, frozen=True, kw_only=True):
-    """A queue as it is now, and how it moves."""
+    """A queue and its rates."""
 
     lag: float
-    """Seconds that its oldest ready job has been waiting."""
+    """Seconds for which its oldest ready job has been due."""
     incoming: float | None = msgspec.field(name="in")
-    """Jobs that come in a second, and that leave it, over the same 10 s as `rates`; null: not known yet."""
+    """Jobs per second that enter and leave it, over the same 10 s as `rates`; null: unknown."""
     outgoing: float | None = msgspec.field(name="out")
 
 
@@ -57,14 +57,14 @@ class InstancesTick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthTick(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the cluster does its work; why not is in `/api/v1/status`."""
+    """Whether the cluster is healthy; the reasons are in `/api/v1/status`."""
 
     level: HealthLevel
     text: str
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of everything, in one record."""
+    """The state of the cluster."""
 
     at: datetime
     """By the store's clock."""
@@ -77,17 +77,17 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
     health: HealthTick
     store_ms: float
-    """How long the store took to say who leads: a question that costs it next to nothing."""
+    """Duration of a cheap query, in milliseconds."""
 
 
 class StoreDownTick(msgspec.Struct, frozen=True, kw_only=True):
-    """The store is away."""
+    """The store is unavailable."""
 
     reason: str
 
 
 class TickMessage(msgspec.Struct, frozen=True):
-    """What all viewers are told, numbered; encoded once for all of them."""
+    """A numbered event, encoded once for all viewers."""
 
     number: int
     text: bytes
@@ -95,7 +95,7 @@ class TickMessage(msgspec.Struct, frozen=True):
 
 
 class SlowFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked at less often, because it changes seldom or nobody watches it so closely."""
+    """What is polled less often."""
 
     asked: float
     now: int
@@ -122,21 +122,21 @@ class Ticker:
 
     @property
     def poll_count(self) -> int:
-        """How often it has looked at the store."""
+        """Number of polls."""
         return self._last.number
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody waits for the next tick."""
+        """Whether a viewer waits for the next tick."""
         return self._waiting > 0
 
     def first_number(self) -> int:
-        """The number after which somebody new should listen: it hears the last tick at once if that is fresh."""
+        """The number after which a new viewer waits: it gets the last tick at once if that is fresh."""
         is_fresh = self._app.clock.monotonic() - self._last.at < FRESH_SECONDS
         return self._last.number - 1 if is_fresh else self._last.number
 
     async def wait_after(self, number: int) -> TickMessage | None:
-        """What is told after that number, as soon as it is known; None: nothing for half a second, look after yourself."""
+        """The next message after that number; None: none within 0.5 s, so that the caller can check whether to stop."""
         clock = self._app.clock
         self._waiting += 1
         try:
@@ -144,7 +144,7 @@ class Ticker:
                 await clock.sleep(min(wait, IDLE_SLEEP))
             if self._last.number <= number and clock.monotonic() >= self._due:
                 async with self._poll_lock:
-                    # Whoever had the turn before us has looked already.
+                    # Another viewer may have polled while this one waited for the lock.
                     if self._last.number <= number:
                         await self._poll()
         finally:
@@ -170,7 +170,7 @@ class Ticker:
         )
 
     async def build_tick(self) -> Tick:
-        """One look at what moves, and once in a while at what stays longer."""
+        """Poll the store; the slow facts only every few seconds."""
         store = await self._app.store()
         asked = self._app.clock.monotonic()
         counts = await store.inspect.count_jobs(JobFilter())
@@ -229,7 +229,7 @@ class Ticker:
 
 
 async def count_dead_letters(store: Store, counts: JobCounts) -> int:
-    """How many dead letters there are. Those that somebody has discarded are dead, too, until they are pruned."""
+    """The number of dead letters. Discarded ones are in state dead, too, until they are pruned."""
     if not counts.dead:
         return 0
     return (await store.inspect.count_jobs(JobFilter(dead_letters=True))).dead

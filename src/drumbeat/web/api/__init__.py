@@ -1,1 +1,1 @@
-"""The handlers of the API, a file for each noun. They read and act through the admin of the app, and know nothing of HTTP."""
+"""Handlers of the API, one file for each resource. They use the admin classes of the app."""

@@ -1,4 +1,4 @@
-"""`/api/v1/audit`: who did what, when, to how many, and why."""
+"""`/api/v1/audit`: who did what, when, to how many jobs, and for what reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from drumbeat.web.route import clamp_limit
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which acts, newest first."""
 
-    who: Annotated[str | None, doc("The whole name of who did it.")] = None
-    verb: Annotated[str | None, doc("How it begins: `queues.` for all that was done to queues.")] = None
-    target: Annotated[str | None, doc("The whole of what it was done to.")] = None
+    who: Annotated[str | None, doc("The exact name.")] = None
+    verb: Annotated[str | None, doc("A prefix: `queues.` for all acts on queues.")] = None
+    target: Annotated[str | None, doc("The exact target.")] = None
     before: Before = None
     limit: Limit = 50
 
@@ -35,7 +35,7 @@ async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
     found = await store.audit.list_page(
         AuditFilter(before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target)
     )
-    # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
+    # Without the stored responses: 500 of them could be 32 MB.
     items = [
         msgspec.structs.replace(act, answer=None, request_hash=None, touched=_touched(request, act)) for act in found
     ]
@@ -43,7 +43,7 @@ async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
 
 
 async def stop_act(request: DashboardRequest) -> WriteResult:
-    """It ends before its next step; what it has done stays done."""
+    """It ends before its next step; what is done stays done."""
     id = request.path_params["id"]
     under_way = request.dashboard.background_acts.get(id)
     if under_way is not None:
@@ -64,6 +64,6 @@ async def stop_act(request: DashboardRequest) -> WriteResult:
 
 
 def _touched(request: DashboardRequest, act: AuditEntry) -> int | None:
-    """Of one that is under way here: how many so far."""
+    """Of an act in progress here: the number so far."""
     under_way = request.dashboard.background_acts.get(act.id)
     return act.touched if under_way is None else under_way.progress.touched

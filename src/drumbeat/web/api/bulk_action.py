@@ -1,4 +1,4 @@
-"""One act on many jobs, as a request: at once, or, paced or with very many, in the background after the answer."""
+"""An act on many jobs: at once, or, with a rate or very many jobs, in the background after the response."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from starlette.responses import Response
 from drumbeat.admin.bulk import Action, BulkProgress, BulkResult
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_query
 from drumbeat.web.background_acts import BackgroundAct
-from drumbeat.web.fields import doc
+from drumbeat.web.fields import Reason, doc
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
+Rate = Annotated[
+    float | None, doc("At most this many per second. The act then continues in the background, and the status is 202.")
+]
+
 
 class BulkRecord(BulkResult, frozen=True, kw_only=True):
-    """What came of an act on many jobs."""
+    """The result of an act on many jobs."""
 
     in_background: Annotated[
         bool,
@@ -35,31 +39,35 @@ class BulkRecord(BulkResult, frozen=True, kw_only=True):
     ] = None
 
 
-def describe_target(ids: list[str] | None, filter: ApiJobFilter | None, all: bool) -> str:
-    """What the audit says that the act was about."""
-    if ids is not None:
-        return ids[0] if len(ids) == 1 else f"{len(ids)} jobs: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}"
-    if filter is not None:
-        return " ".join(f"{name}={value}" for name, value in to_job_query(filter).items())
-    return "all" if all else ""
+class BulkSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs: ids, a filter, or all."""
+
+    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
+    filter: Annotated[ApiJobFilter | None, doc("Fields that they have in common; at least one.")] = None
+    all: Annotated[bool, doc("All jobs to which the act applies.")] = False
+    dry_run: Annotated[bool, doc("Only count them: nothing is changed, and nothing is recorded in the audit.")] = False
+    reason: Reason = ""
+
+    def target(self) -> str:
+        """The target in the audit."""
+        ids = self.ids
+        if ids is not None:
+            return ids[0] if len(ids) == 1 else f"{len(ids)} jobs: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}"
+        if self.filter is not None:
+            return " ".join(f"{name}={value}" for name, value in to_job_query(self.filter).items())
+        return "all" if self.all else ""
 
 
 async def run_bulk_action(
-    request: DashboardRequest,
-    action: Action,
-    *,
-    ids: list[str] | None,
-    filter: ApiJobFilter | None,
-    all: bool,
-    rate: float | None = None,
-    dry_run: bool = False,
+    request: DashboardRequest, action: Action, selection: BulkSelection, rate: float | None = None
 ) -> BulkRecord | Response:
-    """Do it, or count, or begin it."""
+    """Do it, or count only, or begin it in the background."""
+    ids, filter, all = selection.ids, selection.filter, selection.all
     jobs = request.app.jobs
     wanted: Any = {} if filter is None else to_job_query(filter)
-    # Counted in any case: what cannot be meant is refused here, and nobody waits for an answer while a million are done.
+    # Counted in any case: an invalid selection is refused here, and a large one continues in the background.
     counted = await jobs.bulk(action, ids, all=all, rate=rate, dry_run=True, **wanted)
-    if dry_run:
+    if selection.dry_run:
         request.touched = 0
         return _record(counted)
     if rate is None and not counted.capped:
@@ -70,7 +78,7 @@ async def run_bulk_action(
     under_way = BackgroundAct(
         id=request.act_id,
         who=request.caller.name,
-        what=f"{action}: {describe_target(ids, filter, all)}",
+        what=f"{action}: {selection.target()}",
         began_at=await request.store_time(),
         matched=counted.matched,
         is_capped=counted.capped,
@@ -84,7 +92,7 @@ async def run_bulk_action(
         try:
             await jobs.bulk(action, ids, all=all, rate=rate, progress=progress, **wanted)
         finally:
-            # Also of one that was broken off: what it touched until then is done.
+            # Also after an error: what was touched until then is done.
             request.touched = progress.touched
             request.dashboard.background_acts.end(request.act_id)
         if progress.is_stopped:

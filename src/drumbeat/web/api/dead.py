@@ -1,4 +1,4 @@
-"""`/api/v1/dead`: dead letters, one by one, in groups by error, and acts on many of them."""
+"""`/api/v1/dead`: dead letters, groups of them by error, and acts on one or many."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.errors import InvalidArguments
 from drumbeat.redaction import WEB_HIDDEN, mask_urls
-from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
-from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery, to_job_filter
+from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
+from drumbeat.web.api.job_filters import JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
     JobRecord,
@@ -20,7 +20,7 @@ from drumbeat.web.api.records import (
     build_full_record,
     load_job_page,
 )
-from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, Reason, TaskName, doc
+from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, TaskName, doc
 from drumbeat.web.problem import to_conflict
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
@@ -33,42 +33,23 @@ class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     queue: QueueName = None
     key: Key = None
     error: ErrorPart = None
-    id: Annotated[str | None, doc("An id, or its beginning (at least 4 characters).")] = None
+    id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
     before: Before = None
     limit: Limit = 50
 
 
 class DeadGroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: Annotated[int, doc("At most so many groups; 1 to 500.")] = 50
+    limit: Annotated[int, doc("Number of groups, 1 to 500.")] = 50
 
 
-class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to give a new life: by their ids, by what they have in common, or all."""
+class ReplayBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters to replay: by their ids, by a filter, or all."""
 
-    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
-    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
-    all: Annotated[bool, doc("Every dead letter.")] = False
-    rate: Annotated[
-        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
-    ] = None
-    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
-    reason: Reason = ""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+    rate: Rate = None
 
 
-class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to let go: they stay in history until it is pruned."""
-
-    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
-    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
-    all: Annotated[bool, doc("Every dead letter.")] = False
-    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
-    reason: Reason = ""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+class DiscardBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters to discard: they stay in history until it is pruned."""
 
 
 async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
@@ -119,13 +100,9 @@ def _one_touched(action: Action) -> BulkRecord:
 
 async def replay_many(request: DashboardRequest) -> BulkRecord | Response:
     body: ReplayBody = request.payload
-    return await run_bulk_action(
-        request, Action.REPLAY, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, Action.REPLAY, body, body.rate)
 
 
 async def discard_many(request: DashboardRequest) -> BulkRecord | Response:
     body: DiscardBody = request.payload
-    return await run_bulk_action(
-        request, Action.DISCARD, ids=body.ids, filter=body.filter, all=body.all, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, Action.DISCARD, body)

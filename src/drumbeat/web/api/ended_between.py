@@ -1,7 +1,7 @@
-"""Jobs that ended in a stretch of time: `ended_since` and `ended_until` of `GET /api/v1/jobs`; a bar of a chart leads there.
+"""Jobs that ended in an interval: `ended_since` and `ended_until` of `GET /api/v1/jobs`; bars of charts link there.
 
-No store has an index of ends. A job ends after it was made, so ids are walked downwards from the end of the stretch, so
-many and no more; the page then says where to go on, as any page of a search does.
+No store has an index of end times. A job ends after it was created, so ids are scanned downwards from the end of the
+interval, up to a limit; the page then has a `next`, as any page of a search.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from drumbeat.web.route import MAX_PAGE_SIZE
 
 MAX_PAGES = 8
 MAX_SKEW_US = 5_000_000
-"""Ids go by the clock of whoever made the job, ends by the store's: they may differ by so much."""
+"""Allowed difference between the clock of the process that created a job (in its id) and the store's."""
 
 
 async def find_ended_between(store: Store, query: JobListQuery, filter: JobFilter) -> JobPage:
-    """Those that ended in the stretch of the query and match otherwise, newest first."""
+    """Jobs that ended in the interval and match the filter, newest first."""
     since = None if query.ended_since is None else to_us(query.ended_since, name="ended_since")
     until = None if query.ended_until is None else to_us(query.ended_until, name="ended_until")
     limit, found = filter.limit, list[Job]()
@@ -41,7 +41,7 @@ async def find_ended_between(store: Store, query: JobListQuery, filter: JobFilte
 
 
 def has_ended_between(job: Job, since: int | None, until: int | None) -> bool:
-    """Whether it ended from `since` on and before `until`, in microseconds; None: whenever."""
+    """Whether it ended in [since, until), in microseconds; None: no bound."""
     if job.finished_at is None or job.state in LIVE_STATES:
         return False
     at = to_us(job.finished_at)

@@ -1,4 +1,4 @@
-"""`/api/v1/instances`: the processes of the cluster."""
+"""`/api/v1/instances`: processes of the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drumbeat.web.request import DashboardRequest
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instances, oldest first."""
 
-    all: Annotated[bool, doc("Also those that left or died in the last day.")] = False
+    all: Annotated[bool, doc("Include those that left or died in the last day.")] = False
 
 
 class InstanceRecord(Instance, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class InstanceRecord(Instance, frozen=True, kw_only=True):
 
     healthy: Annotated[bool, doc("Its last heartbeat was within 2 s, or within two heartbeat intervals.")]
     seconds_since_heartbeat: Annotated[float, doc("By the store's clock.")]
-    term: Annotated[int | None, doc("Its term, if it leads.")]
+    term: Annotated[int | None, doc("Its term if it is the leader.")]
 
 
 async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:

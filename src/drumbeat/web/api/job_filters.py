@@ -1,4 +1,4 @@
-"""Which jobs a request means: the query of lists and counts, and the filter of acts on many."""
+"""Job filters of the API: for lists, counts and bulk acts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from drumbeat.web.route import clamp_limit
 
 
 class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What jobs have in common; what is left out may be anything."""
+    """Fields that jobs have in common; fields left out match anything."""
 
     state: Annotated[
         str | None,
         doc(
-            "pending, running, succeeded, dead, cancelled; or what a pending job is shown as: ready, "
+            "pending, running, succeeded, dead, cancelled; or the view of a pending job: ready, "
             "scheduled, retrying, waiting."
         ),
     ] = None
@@ -27,13 +27,13 @@ class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     queue: QueueName = None
     key: Key = None
     error: ErrorPart = None
-    schedule: Annotated[str | None, doc("Jobs that are fires of this schedule.")] = None
-    instance: Annotated[str | None, doc("Jobs that run there, or ran there last.")] = None
-    since: Annotated[datetime | None, doc("Created at or after this moment, with its offset.")] = None
-    until: Annotated[datetime | None, doc("Created before this moment.")] = None
-    id: Annotated[str | None, doc("An id, or how it begins: at least 4 characters.")] = None
+    schedule: Annotated[str | None, doc("Jobs created by this schedule.")] = None
+    instance: Annotated[str | None, doc("Jobs whose current or last run is there.")] = None
+    since: Annotated[datetime | None, doc("Created at or after this time, with offset.")] = None
+    until: Annotated[datetime | None, doc("Created before this time.")] = None
+    id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
     id_end: Annotated[
-        str | None, doc("How the id ends: at least 4 characters; the dashboard's lists show ids by their ends.")
+        str | None, doc("A suffix of the id, at least 4 characters; the dashboard's lists show suffixes.")
     ] = None
 
 
@@ -47,17 +47,17 @@ class JobListQuery(ApiJobFilter, frozen=True, kw_only=True, forbid_unknown_field
     ended_since: Annotated[
         datetime | None,
         doc(
-            "Ended at or after this moment, with its offset. Ends have no index: a page may be short or "
+            "Ended at or after this time, with offset. End times have no index: a page may be short or "
             "empty and have a next one."
         ),
     ] = None
-    ended_until: Annotated[datetime | None, doc("Ended before this moment.")] = None
+    ended_until: Annotated[datetime | None, doc("Ended before this time.")] = None
     before: Before = None
     limit: Limit = 50
 
 
 def to_job_query(chosen: ApiJobFilter) -> JobQuery:
-    """The same words for the admin, without those that only the API has (`ended.py`)."""
+    """The filter for the admin, without the fields that only the API has (`ended_between.py`)."""
     given: Any = {
         name: value
         for name, value in msgspec.structs.asdict(chosen).items()
@@ -70,9 +70,9 @@ def to_job_query(chosen: ApiJobFilter) -> JobQuery:
 
 
 def to_job_filter(chosen: ApiJobFilter) -> JobFilter:
-    """The same for the store.
+    """The filter for the store.
 
     Raises:
-        InvalidArguments: which word, and what it may be.
+        InvalidArguments: an invalid field.
     """
     return read_filter(to_job_query(chosen))

@@ -1,4 +1,4 @@
-"""`/api/v1/jobs`: look at jobs, enqueue one, act on one or on many."""
+"""`/api/v1/jobs`: list and show jobs, enqueue one, act on one or many."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
-from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
+from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
-from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
+from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
     JobRecord,
@@ -38,28 +38,26 @@ JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "strin
 
 
 class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request of a task to be queued. What is left out is as the task says."""
+    """A job to enqueue. Fields left out use the defaults of the task."""
 
-    task: Annotated[str, doc("The name of a task that the program, or a living worker, has.")]
+    task: Annotated[str, doc("The name of a task that this app or a live worker has registered.")]
     args: Annotated[
         JsonArguments | UnsetType,
         doc(
-            "A JSON object of arguments by name, or the text of one. In an object every number arrives as it "
-            "is written; a browser rounds large ones while it writes, so there the text is better."
+            "A JSON object of arguments by name, or the text of one. In a browser "
+            "prefer the text: it would round large numbers in an object."
         ),
     ] = UNSET
-    queue: Annotated[str | None, doc("Another queue than the task's own.")] = None
+    queue: Annotated[str | None, doc("Default: the task's queue.")] = None
     priority: Annotated[int | None, doc("0 first, 9 last.")] = None
     delay: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
-    at: Annotated[datetime | None, doc("With its offset. Excludes delay.")] = None
-    key: Annotated[str | None, doc("What to find, cancel or deduplicate it by.")] = None
+    at: Annotated[datetime | None, doc("With offset. Excludes delay.")] = None
+    key: Annotated[str | None, doc("To find, cancel or deduplicate the job.")] = None
     unique: Annotated[
         bool | Literal["pending"] | None,
-        doc(
-            'With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count.'
-        ),
+        doc('With a key. true: not if a live job of the task has the key; "pending": running jobs do not count.'),
     ] = None
-    retries: Annotated[int | None, doc("How often it is tried again after a failure.")] = None
+    retries: Annotated[int | None, doc("Number of retries after failures.")] = None
     timeout: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
     reason: Reason = ""
 
@@ -68,39 +66,27 @@ class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class EnqueueResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of an enqueue."""
+    """The enqueued job."""
 
     id: JobId
-    created: Annotated[bool, doc("False: a live job had the key, and this is its id.")]
+    created: Annotated[bool, doc("False: a live job had the key; this is its id.")]
 
 
 class CancelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cancellation."""
+    """The result of a cancellation."""
 
     answer: Annotated[
         CancelAnswer,
-        doc(
-            "cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."
-        ),
+        doc("cancelled: it never runs; requested: it was running and is asked to stop; else its final state."),
     ]
     job: JobRecord
 
 
-class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
+class BulkBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An act on many jobs: by their ids, by a filter, or on all to which it applies."""
 
     action: Annotated[Action, doc("cancel and run_now are for live jobs, replay and discard for dead letters.")]
-    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
-    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
-    all: Annotated[bool, doc("Every job that it can be done to.")] = False
-    rate: Annotated[
-        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
-    ] = None
-    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
-    reason: Reason = ""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+    rate: Rate = None
 
     def verb(self) -> str:
         """The same verb as for a single job."""
@@ -145,7 +131,7 @@ async def enqueue(request: DashboardRequest) -> EnqueueResult:
 
 
 def parse_arguments(given: Raw | UnsetType) -> str:
-    """The JSON text of arguments that were given as an object, or as the text of one."""
+    """The JSON text of arguments given as an object or as text."""
     if given is UNSET:
         return "{}"
     text = bytes(given).decode()
@@ -196,13 +182,11 @@ async def run_now(request: DashboardRequest) -> JobRecord:
 
 async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
     body: BulkBody = request.payload
-    return await run_bulk_action(
-        request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, body.action, body, body.rate)
 
 
 async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobId, JobRecord]:
-    """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
+    """Jobs with their errors, without arguments and results; unknown ids are left out."""
     store = await request.app.store()
     found = await store.inspect.get_jobs(ids, preview=0)
     now = await request.store_time()

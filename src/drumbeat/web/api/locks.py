@@ -1,4 +1,4 @@
-"""`/api/v1/locks`: who holds which lock, who waits, and taking one away."""
+"""`/api/v1/locks`: holders and waiters of locks, and forced release."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from drumbeat.web.route import clamp_limit
 class LocksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which locks, by name."""
 
-    all: Annotated[bool, doc("Also those that nobody holds or waits for.")] = False
+    all: Annotated[bool, doc("Include locks without holders and waiters.")] = False
     after: After = None
     limit: Limit = 50
 
 
 class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to take a lock away from."""
+    """Which ticket to release."""
 
-    ticket: Annotated[str | None, doc("Null: from all who hold it.")] = None
+    ticket: Annotated[str | None, doc("Null: all holders.")] = None
     reason: Annotated[str, doc("Shown at the lock: at most 200 printable characters.")] = ""
 
 

@@ -1,4 +1,4 @@
-"""/api/v1/queues: the named lines that jobs stand in."""
+"""`/api/v1/queues`: queues, pause and resume."""
 
 from __future__ import annotations
 
@@ -8,31 +8,24 @@ import msgspec
 
 from drumbeat.core.job_query import QueueStats
 from drumbeat.durations import to_us
-from drumbeat.web.api.records import ReasonBody, WriteResult
+from drumbeat.web.api.records import Page, WriteResult
 from drumbeat.web.fields import doc
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
-__all__ = ["QueueList", "QueueRecord", "ReasonBody", "WriteResult", "list_queues", "pause", "resume", "show"]
-
 
 class QueueRecord(QueueStats, frozen=True, kw_only=True):
-    """A queue, and how long its oldest ready job has been waiting."""
+    """A queue and its lag."""
 
     lag: Annotated[float, doc("Seconds.")]
 
 
-class QueueList(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[QueueRecord]
-    next: Annotated[str | None, doc("There is only one page.")] = None
-
-
-async def list_queues(request: DashboardRequest) -> QueueList:
+async def list_queues(request: DashboardRequest) -> Page[QueueRecord]:
     """All queues, by name."""
     now = to_us(await request.store_time())
     found = await request.app.queues.list()
-    return QueueList(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
+    return Page(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
 
 
 async def show(request: DashboardRequest) -> QueueRecord:

@@ -1,7 +1,7 @@
-"""What answers of the API are made of: pages of items, and a job as it is shown.
+"""Records shared by API responses: pages of items, and jobs.
 
-Records of `core/` go out as they are; a job gets the word that people see for it and the attempt that they count. Secrets are
-hidden, and in lists long texts are cut: one job may have megabytes of them, and a list has 500 jobs.
+Records of `core/` are returned as they are; a job gets its view and its attempt. Secrets are hidden, and lists truncate long
+texts: a job may have megabytes of them, and a list 500 jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 from drumbeat.core.job import Failure, Job
-from drumbeat.core.job_fields import JobFields
+from drumbeat.core.job_fields import AllJobFields
 from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
 from drumbeat.web.fields import doc
@@ -24,28 +24,28 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """Some items, and how to go on."""
+    """A page of items."""
 
     items: list[T]
     next: Annotated[
         str | None,
-        doc("What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."),
+        doc("The value of `before` (lists by name: `after`) for the next page; null: this is the last one."),
     ] = None
 
 
 class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a write that needs nothing but a reason."""
+    """The body of a write that takes only a reason."""
 
-    reason: Annotated[str, doc("For the audit, and for whoever wonders.")] = ""
+    reason: Annotated[str, doc("Recorded in the audit, and shown where the change is.")] = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a write."""
+    """The result of a write."""
 
-    touched: Annotated[int, doc("How many were changed by it; 0: there was nothing to do.")]
+    touched: Annotated[int, doc("Number of changed items.")]
 
 
-class JobRecord(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+class JobRecord(AllJobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
     """A job as it is. In texts, values named like a secret and passwords in URLs are hidden."""
 
     view: str
@@ -66,7 +66,7 @@ _COPIED = tuple(name for name in JobRecord.__struct_fields__ if name not in _COM
 
 
 def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord:
-    """The job as it is shown. With a preview: with so many characters of each long text."""
+    """The record of a job. `preview`: limit of characters of each long text."""
     texts: dict[str, str | None] = {name: getattr(job, name) for name in _JSON_TEXTS}
     texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error, WEB_HIDDEN)
     error, truncated = mask_error(job.error), list[str]()
@@ -78,7 +78,7 @@ def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRec
             truncated += ["error"] if short != error else []
             error = short
     for name in _JSON_TEXTS:
-        # After the cut: of a secret that is cut off, the rest is hidden, too.
+        # After truncation: the rest of a truncated secret is hidden, too.
         if (text := texts[name]) is not None:
             texts[name] = redact_json(text, WEB_HIDDEN)
     return JobRecord(
@@ -91,14 +91,14 @@ def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRec
 
 
 async def build_full_record(job: Job, now: datetime) -> JobRecord:
-    """The job with all of its texts. To walk the largest takes 50 ms, so that is done beside the loop."""
+    """The record with whole texts. Redacting the largest takes 50 ms, so it runs in a thread."""
     if sum(len(getattr(job, name) or "") for name in _JSON_TEXTS) < MAX_INLINE_CHARS:
         return to_job_record(job, now)
     return await asyncio.to_thread(to_job_record, job, now)
 
 
 def mask_error(error: Failure | None) -> Failure | None:
-    """Drivers put URLs into their messages, with everything that is in them."""
+    """The error with secrets hidden: drivers put URLs into their messages."""
     return (
         None
         if error is None
@@ -107,13 +107,13 @@ def mask_error(error: Failure | None) -> Failure | None:
 
 
 def truncate_error(error: Failure | None) -> Failure | None:
-    """As lists have it."""
+    """The error as lists show it."""
     shown = mask_error(error)
     return None if shown is None else _truncate(shown, MAX_PREVIEW_CHARS)
 
 
 def _truncate(error: Failure, preview: int) -> Failure:
-    """An error is told by its beginning, a traceback by its end."""
+    """The beginning of a message and the end of a traceback say most."""
     return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
@@ -124,8 +124,8 @@ async def load_job_page(
     *,
     read: Callable[[JobFilter], Awaitable[JobPage]] | None = None,
 ) -> Page[JobRecord]:
-    """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
-    # One character more than is shown tells that there are more.
+    """A page of jobs with previews; `read` replaces the store's own search."""
+    # One character more than shown, to detect truncation.
     store = await request.app.store()
     page = await (read or store.inspect.find_page)(msgspec.structs.replace(filter, preview=preview + 1))
     now = await request.store_time()

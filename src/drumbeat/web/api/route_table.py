@@ -1,4 +1,4 @@
-"""The rows of the API in the table of routes: address, handler, least role, records in and out; of a write the audit's word."""
+"""The API's rows of the route table: path, handler, role, records, and of writes the audit verb."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ _DEAD = (
 )
 
 _QUEUES = (
-    _get("/queues", queues.list_queues, queues.QueueList, "All queues"),
+    _get("/queues", queues.list_queues, Page[queues.QueueRecord], "All queues"),
     _get("/queues/{name}", queues.show, queues.QueueRecord, "One queue"),
     _write(
         "POST /queues/{name}/pause",
@@ -270,7 +270,7 @@ _CLUSTER = (
         "/instances",
         instances.list_instances,
         Page[instances.InstanceRecord],
-        "The processes of the cluster",
+        "Instances",
         instances.InstancesQuery,
     ),
     _get("/instances/{id}", instances.show, instances.InstanceRecord, "One process"),
@@ -288,4 +288,4 @@ _CLUSTER = (
 )
 
 API_ROUTES: tuple[Route, ...] = (*_STATUS, *_JOBS, *_DEAD, *_QUEUES, *_TASKS, *_SCHEDULES, *_CLUSTER)
-"""Everything under /api/v1 but the event stream and the description of the API itself."""
+"""Everything under /api/v1 except the event stream and the OpenAPI document."""

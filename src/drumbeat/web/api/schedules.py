@@ -1,4 +1,4 @@
-"""`/api/v1/schedules`: rules in time, what became of their moments, and what they will be."""
+"""`/api/v1/schedules`: schedules, their fires and previews."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ Seconds = float | str
 class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which schedules, by name."""
 
-    all: Annotated[bool, doc("Also those that are retired.")] = False
+    all: Annotated[bool, doc("Include retired ones.")] = False
     after: After = None
     limit: Limit = 50
 
 
 class ScheduleRecord(ScheduleInfo, frozen=True, kw_only=True):
-    """A schedule as it stands."""
+    """A schedule."""
 
     truncated: Annotated[
         tuple[str, ...],
-        doc("Of these fields only the beginning is here: lists give previews. `/schedules/{name}` gives all."),
+        doc("Fields that are truncated here: lists have previews. `/schedules/{name}` has the whole."),
     ] = ()
 
 
 class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule to be tried, or a schedule that there is."""
+    """A rule, or the name of a schedule."""
 
     rule: Annotated[
-        str | None, doc("A cron expression, or an interval such as 5m. Left out: that of the schedule of this name.")
+        str | None, doc("A cron expression, or an interval such as 5m. Default: the rule of the schedule `name`.")
     ] = None
-    kind: Annotated[Literal["cron", "every"] | None, doc("What the rule is meant as; null: what it looks like.")] = None
+    kind: Annotated[Literal["cron", "every"] | None, doc("The kind of rule; null: detected.")] = None
     tz: Annotated[str, doc("A time zone such as Europe/Berlin.")] = "UTC"
-    grid: Annotated[bool, doc("With an interval: at fixed moments, not counted from the end of a run.")] = False
-    name: Annotated[str | None, doc("The name that H in an expression is chosen by.")] = None
-    count: Annotated[int, doc("At most so many moments; 1 to 500.")] = 5
+    grid: Annotated[bool, doc("With an interval: fixed times, not counted from the end of a run.")] = False
+    name: Annotated[str | None, doc("The name that H in an expression is derived from.")] = None
+    count: Annotated[int, doc("Number of fire times, 1 to 500.")] = 5
     lenient: Annotated[
         bool,
-        doc("For a form in which somebody still types: a rule that cannot be is told in `error`, with status 200."),
+        doc("For forms: an invalid rule is reported in `error`, with status 200."),
     ] = False
 
 
@@ -71,70 +71,59 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The next fire times of a rule, in its own time zone."""
 
     items: list[PreviewedFire]
-    words: str
-    """The rule in words: `at 03:00 every day (Europe/Berlin)`."""
-    error: str | None = None
-    """Why the rule cannot be, if that was to be told here."""
-    argument: str | None = None
-    """Which part of the query that is about."""
+    words: Annotated[str, doc("The rule in words: `at 03:00 every day (Europe/Berlin)`.")]
+    error: Annotated[str | None, doc("Why the rule is invalid, with `lenient`.")] = None
+    argument: Annotated[str | None, doc("The parameter that `error` is about.")] = None
 
 
 class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of the moments of a schedule, newest first."""
+    """Fires of a schedule, newest first."""
 
-    before: Annotated[datetime | None, doc("Only moments before this one: `next` of the page before.")] = None
+    before: Annotated[datetime | None, doc("Only fires before this time: `next` of the previous page.")] = None
     limit: Limit = 50
-    jobs: Annotated[bool, doc("False: their jobs are named but not looked up, which is quicker.")] = True
+    jobs: Annotated[bool, doc("False: without the state of their jobs, which is faster.")] = True
 
 
 class ScheduleFieldsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be said of a schedule. What is left out is as it was, or as the task says."""
+    """The fields of a schedule. Fields left out are unchanged, or use the defaults of the task."""
 
-    cron: Annotated[
-        str | UnsetType, doc("An expression of five fields, or six with the seconds first. Excludes every.")
-    ] = UNSET
+    cron: Annotated[str | UnsetType, doc("Five fields, or six with seconds first. Excludes every.")] = UNSET
     every: Annotated[Seconds | UnsetType, doc("From the end of one run to the next: seconds, or text such as 5m.")] = (
         UNSET
     )
-    grid: Annotated[bool | UnsetType, doc("With every: at fixed moments instead, so far apart.")] = UNSET
-    tz: Annotated[str | UnsetType, doc("A time zone such as Europe/Berlin; UTC if none is said.")] = UNSET
+    grid: Annotated[bool | UnsetType, doc("With every: at fixed times instead.")] = UNSET
+    tz: Annotated[str | UnsetType, doc("A time zone such as Europe/Berlin. Default: UTC.")] = UNSET
     args: Annotated[JsonArguments | UnsetType, doc("A JSON object of arguments by name, or the text of one.")] = UNSET
-    queue: Annotated[str | UnsetType, doc("Another queue than the task's own.")] = UNSET
+    queue: Annotated[str | UnsetType, doc("Default: the task's queue.")] = UNSET
     priority: Annotated[int | UnsetType, doc("0 first, 9 last.")] = UNSET
-    retries: Annotated[int | UnsetType, doc("How often a job is tried again after a failure.")] = UNSET
+    retries: Annotated[int | UnsetType, doc("Number of retries after failures.")] = UNSET
     timeout: Annotated[Seconds | UnsetType | None, doc("Of each run: seconds, or text such as 5m; null: no limit.")] = (
         UNSET
     )
-    catch_up: Annotated[
-        CatchUp | UnsetType, doc("Moments that nobody was there for: run the last one, none, or all of them.")
-    ] = UNSET
-    catch_up_limit: Annotated[int | UnsetType, doc("With catch_up all: at most so many, the last ones.")] = UNSET
-    max_late: Annotated[Seconds | UnsetType | None, doc("A moment that is older is skipped.")] = UNSET
-    overlap: Annotated[Overlap | UnsetType, doc("A moment that comes while the job of the one before is not done.")] = (
+    catch_up: Annotated[CatchUp | UnsetType, doc("Which missed fires run: the latest, none, or all.")] = UNSET
+    catch_up_limit: Annotated[int | UnsetType, doc("With catch_up all: the maximum, latest first.")] = UNSET
+    max_late: Annotated[Seconds | UnsetType | None, doc("A later fire is skipped; null: no limit.")] = UNSET
+    overlap: Annotated[Overlap | UnsetType, doc("What happens to a fire while the previous job is live.")] = UNSET
+    jitter: Annotated[Seconds | UnsetType, doc("Maximum random delay of each job: seconds, or text such as 10s.")] = (
         UNSET
     )
-    jitter: Annotated[
-        Seconds | UnsetType, doc("Each job is due up to so much later: seconds, or text such as 10s.")
-    ] = UNSET
-    start: Annotated[datetime | UnsetType | None, doc("No moment lies before this one; null: no such bound.")] = UNSET
-    end: Annotated[datetime | UnsetType | None, doc("No moment lies at or after this one; null: no such bound.")] = (
-        UNSET
-    )
+    start: Annotated[datetime | UnsetType | None, doc("No fire before this time; null: no bound.")] = UNSET
+    end: Annotated[datetime | UnsetType | None, doc("No fire at or after this time; null: no bound.")] = UNSET
     reason: Reason = ""
 
 
 class NewScheduleBody(ScheduleFieldsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schedule to be made, for a task of the program that the dashboard belongs to."""
+    """A schedule to create, for a registered task of this app."""
 
     task: Annotated[str, doc("The name of the task.")]
-    name: Annotated[str | None, doc("The task's own name if it is left out.")] = None
+    name: Annotated[str | None, doc("Default: the name of the task.")] = None
 
     def target(self) -> str:
         return self.task if self.name is None else self.name
 
 
 class ReasonQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    reason: Annotated[str, doc("Shown in the audit, and at the schedule.")] = ""
+    reason: Annotated[str, doc("Recorded in the audit, and shown at the schedule.")] = ""
 
 
 async def list_schedules(request: DashboardRequest) -> Page[ScheduleRecord]:

@@ -1,4 +1,4 @@
-"""`/api/v1/stats`: what was counted, stretch by stretch, for charts."""
+"""`/api/v1/stats`: counters by interval, for charts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which stretches."""
+    """Which intervals."""
 
     resolution: Annotated[Literal["10s", "1m"], doc("10s: kept for 2 hours; 1m: kept as long as history.")] = "1m"
     since: Annotated[
         datetime | None,
-        doc("With its offset; if it is left out, 60 stretches before `until`. At most 2,000 stretches are given."),
+        doc("With offset. Default: 60 intervals before `until`. At most 2,000 intervals are returned."),
     ] = None
-    until: Annotated[datetime | None, doc("If it is left out, now by the store's clock.")] = None
+    until: Annotated[datetime | None, doc("Default: now, by the store's clock.")] = None
     queue: Annotated[str | None, doc("Only of this queue.")] = None
     task: Annotated[str | None, doc("Only of this task.")] = None
 
 
 class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted in each stretch, for each queue and task. Stretches in which nothing happened are left out."""
+    """Counters of each interval, queue and task. Intervals without events are left out."""
 
     resolution: str
     since: datetime
@@ -43,7 +43,7 @@ class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
     ]
     items: Annotated[
         list[Rollup],
-        doc("By time, queue and task; `at` is the beginning of the stretch in microseconds since 1970 UTC."),
+        doc("By time, queue and task; `at` is the beginning of the interval in microseconds since 1970 UTC."),
     ]
 
 

@@ -19,33 +19,33 @@ from drumbeat.web.request import DashboardRequest
 
 DAY_US = 86_400_000_000
 CACHE_SECONDS = 10.0
-"""So many seconds the count of a day is used again: instances write theirs every 10 s anyway."""
+"""How long the totals of a day are cached: instances write theirs every 10 s."""
 
 
 class DayTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended in the last 24 hours, as the instances counted it."""
+    """Totals of the last 24 hours."""
 
     started: Annotated[int, doc("Runs.")]
     completed: Annotated[int, doc("Jobs that succeeded.")]
-    failed: Annotated[int, doc("Runs that failed, whether they were tried again or not.")]
+    failed: Annotated[int, doc("Runs that failed, retried or not.")]
     dead: Annotated[int, doc("Jobs that became dead letters.")]
     cancelled: int
     crashed: int
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is there, how many jobs are in which state, and what the last day brought."""
+    """Instances, jobs by state, and totals of the last day."""
 
     at: Annotated[datetime, doc("By the store's clock.")]
-    health: Annotated[Health, doc("Whether the cluster does its work, and what speaks against it.")]
+    health: Annotated[Health, doc("Whether the cluster is healthy, and the reasons if not.")]
     store: Annotated[str, doc("Its URL, without a password.")]
-    instances: Annotated[list[Instance], doc("Those that live, oldest first.")]
+    instances: Annotated[list[Instance], doc("Live instances, oldest first.")]
     leader: LeaderInfo | None
-    slots: Annotated[int, doc("How many jobs the living can run at the same time.")]
+    slots: Annotated[int, doc("Jobs that live instances can run at once.")]
     counts: JobCounts
     pending: int
     running: int
-    succeeded: Annotated[int, doc("As far as history goes back; so are dead and cancelled.")]
+    succeeded: Annotated[int, doc("As far as history goes back, as are dead and cancelled.")]
     dead: int
     cancelled: int
     day: DayTotals
@@ -74,7 +74,7 @@ async def show(request: DashboardRequest) -> ClusterStatus:
 
 
 async def _load_day_totals(request: DashboardRequest, store: Store, now: int) -> DayTotals:
-    """A day has 1,440 stretches for each queue and task: they are not added up for everybody who looks."""
+    """Cached: a day has 1,440 intervals for each queue and task."""
     asked = request.app.clock.monotonic()
     kept = request.dashboard.cache.get(DayTotals)
     if kept is not None and asked - kept[0] < CACHE_SECONDS:

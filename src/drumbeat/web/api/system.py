@@ -1,4 +1,4 @@
-"""`/api/v1/system`: facts of the store, settings with where they come from, and what is wrong."""
+"""`/api/v1/system`: health checks of the store, and settings with their origins."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ URL_SETTINGS = frozenset({"url", "coordination", "outbox"})
 
 
 class SettingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the process that serves this."""
+    """One setting of the process that serves this response."""
 
     name: str
     value: Annotated[str, doc("As text; passwords and tokens are hidden.")]
-    origin: Annotated[str, doc("Where it comes from: a flag, code, environment, .env or default.")]
+    origin: Annotated[str, doc("A flag, code, environment, .env or default.")]
 
 
 class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person should know of the store, and of the process that serves this."""
+    """The store, and the process that serves this response."""
 
     drumbeat: Annotated[str, doc("Its version.")]
     python: str
     store: Annotated[str, doc("Its URL, without a password.")]
-    level: Annotated[HealthLevel, doc("Of the worst finding.")]
+    level: Annotated[HealthLevel, doc("Of the worst check.")]
     findings: Annotated[
-        list[HealthCheck], doc("What the store says of itself, then what was seen on it: what `drumbeat doctor` tells.")
+        list[HealthCheck], doc("Checks of the store and of the cluster: the output of `drumbeat doctor`.")
     ]
     settings: list[SettingRecord]
 

@@ -1,4 +1,4 @@
-"""`/api/v1/tasks`: the functions that jobs are calls of, and their runs."""
+"""`/api/v1/tasks`: tasks and their runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from drumbeat.web.route import clamp_limit
 
 
 class TaskHistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose runs, newest job first."""
+    """Which runs, newest job first."""
 
-    queue: Annotated[str | None, doc("Only of jobs in this queue.")] = None
-    key: Annotated[str | None, doc("Only of jobs with this key.")] = None
+    queue: Annotated[str | None, doc("Only jobs of this queue.")] = None
+    key: Annotated[str | None, doc("Only jobs with this key.")] = None
     error: ErrorPart = None
-    state: Annotated[str | None, doc("Of the job.")] = None
+    state: Annotated[str | None, doc("The state of the job.")] = None
     before: Before = None
-    limit: Annotated[int, doc("The runs of at most so many jobs; 1 to 500.")] = 50
+    limit: Annotated[int, doc("Number of jobs, 1 to 500.")] = 50
 
 
 async def list_tasks(request: DashboardRequest) -> Page[TaskInfo]:

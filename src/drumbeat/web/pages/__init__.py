@@ -1,4 +1,4 @@
-"""The pages: one row for each, all for viewers. A page calls the handlers of the API in process and shows what they say."""
+"""Routes of the pages, all for viewers. Pages call the handlers of the API in process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit: who did what, when, to how many, and why."""
+"""The audit: who did what, when, to how many jobs, and for what reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATHS = {"queues": "/queues", "schedules": "/schedules", "locks": "/locks", "jo
 
 
 class AuditPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     who: str | None = None
     verb: str | None = None
@@ -30,23 +30,23 @@ class AuditPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
     act: AuditEntry
     word: str
-    """done, refused, failed, or running: under way, or broken off."""
-    said: str
-    """Why it failed, without the word."""
+    """done, refused, failed, or running: in progress, or interrupted."""
+    message: str
+    """Why it failed."""
     href: str
-    """Of what it was done to; empty: it was done to several."""
+    """The page of its target; empty: none, or several."""
 
 
 def row_of(act: AuditEntry) -> AuditEntryView:
     outcome = act.outcome or ""
-    word, _, said = outcome.partition(":")
+    word, _, message = outcome.partition(":")
     if word not in ("done", "refused", "failed"):
-        word, said = ("running", "") if act.done_at is None else ("failed", outcome)
-    return AuditEntryView(act=act, word=word, said=said.strip(), href=_href(act))
+        word, message = ("running", "") if act.done_at is None else ("failed", outcome)
+    return AuditEntryView(act=act, word=word, message=message.strip(), href=_href(act))
 
 
 def _href(act: AuditEntry) -> str:
-    """A target that is one name or id; a filter in words has spaces or signs in it."""
+    """The page of a target that is one name or id; a filter contains spaces or other characters."""
     noun, _, verb = act.verb.partition(".")
     path = _PATHS.get(noun)
     is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)

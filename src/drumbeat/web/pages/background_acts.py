@@ -1,4 +1,4 @@
-"""Acts on many jobs that go on in the background of this process: how far each is, and the button that stops it."""
+"""Background acts of this process: their progress, and the button that stops them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BackgroundActView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_background_acts(request: DashboardRequest) -> list[BackgroundActView]:
-    """Oldest first; the button is for those who may have begun it."""
+    """Oldest first; the button needs the role that may start such an act."""
     return [BackgroundActView(it=it, stop=_stop_button(request, it)) for it in request.dashboard.background_acts.list()]
 
 

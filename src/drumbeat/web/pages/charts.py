@@ -1,7 +1,6 @@
-"""The geometry of the charts: roll-ups become slots of one stretch each, with bars by outcome or points of percentiles.
+"""Layout of the charts: roll-ups become slots of one interval each, with bars by outcome or points of percentiles.
 
-Pure: the template draws what is here, in a picture of 100 by 100 that is stretched to its place. A slot leads to the jobs that
-ended in its stretch.
+Pure: templates draw them in a view box of 100 by 100. A slot links to the jobs that ended in its interval.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from .formatting import clock, count, span
 from .percentiles import percentiles
 
 SlotLink = Callable[[int, int, str | None], str]
-"""The address of the jobs that ended from this moment to that (µs), of this state, or of all."""
+"""The URL of the jobs that ended in [at, until) in microseconds, of one state or all."""
 OUTCOMES = ("succeeded", "cancelled", "failed", "crashed", "dead")
-"""From the bottom to the top of a bar: what needs somebody is on top, where it shows."""
+"""From the bottom to the top of a bar: what needs attention is on top."""
 SHARES = ("p50", "p95", "p99")
 SECOND = 1_000_000
 _GAP = 0.18
@@ -30,21 +29,21 @@ _GAP = 0.18
 
 
 class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the past a chart shows, and how finely."""
+    """The length and resolution of a chart."""
 
     resolution: Literal["10s", "1m"]
     interval_us: int
     """µs of one slot, a multiple of the resolution."""
     slots: int
     labels: int = 5
-    """Moments that are written below."""
+    """Number of time labels."""
 
     @property
     def length(self) -> int:
         return self.interval_us * self.slots
 
     def first(self, now: int) -> int:
-        """The beginning of the first slot; the last one is under way."""
+        """The beginning of the first slot; the last one contains now."""
         return (now // self.interval_us + 1 - self.slots) * self.interval_us
 
 
@@ -66,7 +65,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """One stretch of time."""
+    """One interval."""
 
     x: float
     width: float
@@ -81,10 +80,10 @@ class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture of 100 by 100, and the words beside it."""
+    """A chart in a view box of 100 by 100, and its texts."""
 
     words: str
-    """The whole in a sentence, for whoever cannot see it."""
+    """A summary, for screen readers."""
     slots: list[Slot]
     bar_x: float
     bar_width: float
@@ -107,7 +106,7 @@ def group_by_slot(rollups: Iterable[Rollup], over: ChartRange, first: int) -> li
 
 
 def throughput(rollups: Sequence[Rollup], over: ChartRange, now: datetime, link: SlotLink) -> Chart:
-    """How many runs ended in each stretch, by how they ended."""
+    """Ended runs of each interval, by outcome."""
     first = over.first(to_us(now))
     numbers = [outcomes_of(some) for some in group_by_slot(rollups, over, first)]
     top = round_up_scale(max((sum(each.values()) for each in numbers), default=0))
@@ -132,7 +131,7 @@ def _bar(x: float, width: float, ended: dict[str, int], top: int, at: int, over:
     until, y, segments = at + over.interval_us, 100.0, list[Segment]()
     for kind in OUTCOMES:
         if number := ended[kind]:
-            # Never thinner than can be seen: one dead letter among thousands is what somebody looks for.
+            # A minimum height: one dead letter among thousands must be visible.
             height = max(number / top * 100, 1.5)
             y = max(0.0, y - height)
             # A run that failed or crashed leaves its job in any state.
@@ -146,7 +145,7 @@ def _bar(x: float, width: float, ended: dict[str, int], top: int, at: int, over:
 
 
 def outcomes_of(rollups: Iterable[Rollup]) -> dict[str, int]:
-    """How many runs ended how. A run that made its job dead is told as dead, not as failed too."""
+    """Ended runs by outcome. A run that made its job dead counts as dead only."""
     sums = dict.fromkeys(OUTCOMES, 0)
     for each in rollups:
         sums["succeeded"] += each.succeeded
@@ -160,7 +159,7 @@ def outcomes_of(rollups: Iterable[Rollup]) -> dict[str, int]:
 def latency(
     kind: Literal["wait", "run"], rollups: Sequence[Rollup], over: ChartRange, now: datetime, link: SlotLink
 ) -> Chart:
-    """How long half, 95 and 99 of a hundred runs waited or took, stretch by stretch; the height goes by the logarithm."""
+    """Percentiles of wait or run times of each interval, on a logarithmic scale."""
     first = over.first(to_us(now))
     found = [percentiles(getattr(each, kind) for each in some) for some in group_by_slot(rollups, over, first)]
     values = [value for each in found for name in SHARES if (value := getattr(each, name)) is not None]
@@ -200,7 +199,7 @@ def svg_path(values: Sequence[float | None], width: float, low: int, high: int) 
     for place, value in enumerate(values):
         if value is not None:
             x, y = (place + 0.5) * width, 100 * (high - log10(max(value, 10.0**low))) / (high - low)
-            # A short stub first: a slot alone between two empty ones is seen, too.
+            # A short stub first, so that a single slot between empty ones is visible.
             parts.append(
                 f"L{x:.2f} {y:.2f}" if previous is not None else f"M{x - width / 4:.2f} {y:.2f}L{x:.2f} {y:.2f}"
             )
@@ -224,7 +223,7 @@ def round_up_scale(largest: int) -> int:
 
 
 def x_labels(over: ChartRange, first: int) -> list[str]:
-    """Moments at equal distances, from the first to the end."""
+    """Time labels at equal distances."""
     step = over.length // (over.labels - 1)
     return [f"{from_us(first + place * step):%H:%M}" for place in range(over.labels)]
 
@@ -234,5 +233,5 @@ def _power(power: int) -> str:
 
 
 def _describe(ended: dict[str, int]) -> str:
-    told = [f"{count(number)} {kind}" for kind in OUTCOMES if (number := ended[kind])]
-    return f"Runs that ended: {', '.join(told)}" if told else "No run ended"
+    parts = [f"{count(number)} {kind}" for kind in OUTCOMES if (number := ended[kind])]
+    return f"Ended runs: {', '.join(parts)}" if parts else "No ended runs"

@@ -1,4 +1,4 @@
-"""Dead letters: grouped by what went wrong, with a sample of each; replayed one by one, as a group or paced, or discarded."""
+"""Dead letters: grouped by error with samples; replay and discard of one, a group or all."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button
+from .action_button import ActionButton, replay_and_discard_buttons
 from .jobs import row_of
 from .layout import render_page
 
-REPLAY, DISCARD = "/api/v1/dead/replay", "/api/v1/dead/discard"
 GROUPS = 50
-_AGAIN = "Each is ready again, with all its retries."
-_GONE = "They will not run again. They stay in history until they are pruned."
 
 
 class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +33,7 @@ class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     group: DeadLetterGroup
     sample: JobRecord | None
-    """None: it was replayed, discarded or pruned since."""
+    """None: replayed, discarded or pruned meanwhile."""
     url: str
     is_current: bool
     acts: list[ActionButton]
@@ -50,7 +46,7 @@ async def show(request: DashboardRequest) -> Response:
     samples = await jobs.load_samples(request, [group.sample for group in groups.items])
     letters = dead.DeadLettersQuery(**fields, before=query.before)  # type: ignore[arg-type]
     page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
-    # By the same filter as the list: what was discarded is dead, too, but no letter.
+    # By the same filter as the list: discarded jobs are in state dead, but no dead letters.
     store = await request.app.store()
     wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)  # type: ignore[arg-type]
     counts = await store.inspect.count_jobs(wanted)
@@ -63,7 +59,7 @@ async def show(request: DashboardRequest) -> Response:
         is_narrowed=bool(fields),
         groups=[group_row(request, group, query, samples.get(group.sample)) for group in groups.items],
         rows=[row_of(job) for job in page.items],
-        acts=selection_buttons(request),
+        acts=replay_and_discard_buttons(request),
         filter=msgspec.json.encode(fields).decode(),
         matching=counts.dead,
         capped=counts.capped,
@@ -85,49 +81,11 @@ def group_row(
 
 
 def group_buttons(request: DashboardRequest, group: DeadLetterGroup) -> list[ActionButton]:
-    """For a whole group. One without an error on record cannot be told from its task's others."""
+    """For a whole group. One without a recorded error cannot be selected by a filter."""
     if not group.error:
         return []
     body: dict[str, object] = {"filter": {"task": group.task, "error": group.error}}
     what = f"{group.error} in {group.task}"
-    return _replay_and_discard_buttons(request, body, f"Replay all: {what}?", f"Discard all: {what}?", "-group")
-
-
-def selection_buttons(request: DashboardRequest) -> list[ActionButton]:
-    """For what is selected."""
-    return _replay_and_discard_buttons(request, {}, "Replay these dead letters?", "Discard these dead letters?", "")
-
-
-def _replay_and_discard_buttons(
-    request: DashboardRequest, body: dict[str, object], replay_title: str, discard_title: str, suffix: str
-) -> list[ActionButton]:
-    made = (
-        build_button(
-            request,
-            AccessRole.ADMIN,
-            name=f"replay{suffix}",
-            label="Replay",
-            url=REPLAY,
-            title=replay_title,
-            text=_AGAIN,
-            body=body,
-            done="{n} dead letter{s} replayed",
-            rate=True,
-            bulk=True,
-        ),
-        build_button(
-            request,
-            AccessRole.ADMIN,
-            name=f"discard{suffix}",
-            label="Discard",
-            url=DISCARD,
-            title=discard_title,
-            text=_GONE,
-            body=body,
-            done="{n} dead letter{s} discarded",
-            danger=True,
-            reason="required",
-            bulk=True,
-        ),
+    return replay_and_discard_buttons(
+        request, f"Replay all: {what}?", f"Discard all: {what}?", body=body, suffix="-group"
     )
-    return [one for one in made if one is not None]

@@ -1,6 +1,6 @@
-"""The form that enqueues a task: a field for each parameter, of the kind that its type has. Pure, free of HTML.
+"""The form that enqueues a task: a field for each parameter, by its type. Pure, free of HTML.
 
-static/enqueue.js puts the values together as JSON text, so that a number of twenty digits stays one.
+static/enqueue.js builds the arguments as JSON text, so that a number of twenty digits is not rounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """whole, number, choice, text or json: how it is typed, and how its value becomes JSON."""
+    """whole, number, choice, text or json: how its value becomes JSON."""
     type: str
     required: bool
     hint: str = ""
@@ -49,7 +49,7 @@ def field_of(parameter: ParameterInfo) -> FormField:
 
 
 def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a schema is about, without references to definitions beside it."""
+    """The schema with its reference resolved."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
         found = schema.get("$defs", {}).get(reference.rsplit("/", 1)[-1])

@@ -1,4 +1,4 @@
-"""Figures and moments as text for people; static/format.js says the same things the same way. Pure, and free of HTML."""
+"""Numbers and times as text; static/format.js formats them the same way. Pure, free of HTML."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-# A text that never ends goes to the end: what is no JSON must not be walked again and again.
+# Possessive, and an unterminated string extends to the end: no backtracking.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
 MAX_PRETTY = 20_000
-"""Characters; a longer text is shown as it is stored, because nobody else is answered while it is walked."""
+"""Characters; a longer text is shown unformatted, because formatting blocks the loop."""
 NONE = "–"
 
 
 def count(n: float | None) -> str:
-    """1,234,567: every digit, in groups."""
+    """1,234,567."""
     return NONE if n is None else f"{round(n):,}"
 
 
@@ -46,7 +46,7 @@ def percent(share: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time, in at most two units: 830 ms, 4.2 s, 48 s, 3 min, 2 h 5 min, 4 d 3 h."""
+    """A duration in at most two units: 830 ms, 4.2 s, 48 s, 3 min, 2 h 5 min, 4 d 3 h."""
     if seconds is None:
         return NONE
     size = abs(seconds)
@@ -79,7 +79,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def iso(moment: datetime) -> str:
-    """For <time datetime> and for addresses: to the millisecond, UTC."""
+    """For <time datetime> and URLs: UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -89,17 +89,17 @@ def exact(moment: datetime | None) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """14:03:07, for where the day is clear."""
+    """14:03:07."""
     return f"{moment.astimezone(UTC):%H:%M:%S}"
 
 
 def short_id(id: str) -> str:
-    """Ids made together begin alike: their ends tell them apart."""
+    """The end of an id: ids created together have equal beginnings."""
     return f"…{id[-10:]}" if len(id) > 12 else id
 
 
 def quote_segment(name: str) -> str:
-    """A name as one segment of a path, whatever characters it has."""
+    """A name quoted as one segment of a path."""
     return quote(name, safe="")
 
 
@@ -110,12 +110,12 @@ def first_line(text: str, max_length: int = 200) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital, whatever it begins with."""
+    """With a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def format_json(text: str | None) -> str:
-    """JSON text with line breaks. Only white space is changed: 2^53 + 1, 1.10 and a key that is there twice stay as stored."""
+    """Indented JSON text. Only white space is changed: 2^53 + 1, 1.10 and repeated keys stay as stored."""
     if text is None or len(text) > MAX_PRETTY:
         return text or ""
     made: list[str] = []

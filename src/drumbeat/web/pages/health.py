@@ -1,6 +1,6 @@
-"""The line at the top of every page: is it healthy, who leads, how much room is there, how fast is the store.
+"""The health line at the top of every page: verdict, leader, slots, latency of the store.
 
-What healthy means is decided by `admin/health.py`; here it gets its links.
+`admin/health.py` decides the verdict; here it gets links.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drumbeat.web.ticker import count_dead_letters
 from .formatting import quote_segment
 
 REASON_PATHS = {"task": "/tasks/", "queue": "/queues/", "schedule": "/schedules/", "instance": "/instances/"}
-"""Where a reason with a name leads."""
+"""Pages of reasons with a name."""
 REASON_LISTS = {"instances": "/instances", "store": "/system"}
 
 
@@ -36,12 +36,12 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     counts: JobCounts
     dead: int
-    """Dead letters: those that somebody has discarded are dead, too, and not among them."""
+    """Dead letters, without discarded ones."""
     store_ms: float
 
     @property
     def level(self) -> str:
-        """ok, warn or bad: the colour, and with `icon` the shape."""
+        """ok, warn or bad: the CSS class."""
         return str(self.verdict.level)
 
     @property
@@ -54,17 +54,17 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def more(self) -> int:
-        """How many reasons there are besides the one that is told."""
+        """Number of further reasons."""
         return max(0, len(self.verdict.reasons) - 1)
 
     @property
     def detail(self) -> str:
-        """Every reason in a line of its own, for whoever points at it."""
+        """All reasons, one on a line, for the title."""
         return "\n".join(f"{one.text}: {one.detail}" if one.detail else one.text for one in self.verdict.reasons)
 
     @property
     def path(self) -> str:
-        """Where the reason that is told leads."""
+        """The page of the first reason."""
         return reason_path(self.verdict.reasons[0]) if self.verdict.reasons else "/"
 
 

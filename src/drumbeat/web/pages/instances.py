@@ -1,4 +1,4 @@
-"""Instances: the processes of the cluster, who leads them, what they run; and those that are gone."""
+"""Instances: live ones with their leader and load, and former ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
-"""Seconds without a beat after which an instance is to check; after ten it is dead."""
+"""Seconds without a heartbeat after which an instance is shown as silent; after ten it is dead."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances, the leader first, then the living by age, then those that are gone, the last one first."""
+    """Live instances, the leader first, then by age; and former ones, latest first."""
 
     living: tuple[InstanceView, ...]
     gone: tuple[InstanceView, ...]

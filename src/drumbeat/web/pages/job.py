@@ -1,4 +1,4 @@
-"""One job: its path with durations, every run with its traceback, arguments and result as stored, and why it does not run."""
+"""One job: its path with durations, runs with tracebacks, arguments and result, and why it is not running."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from drumbeat.web.route import AccessRole
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
 from .layout import render_page
+from .timeline_items import RUN_STYLES
 
 LIVE = (JobState.PENDING, JobState.RUNNING)
 FACT_PATHS = {
@@ -27,19 +28,19 @@ FACT_PATHS = {
     "behind": "/jobs/",
     "instance": "/instances/",
 }
-"""Facts of a reason that have a page of their own."""
+"""Facts of a reason that have a page."""
 MIN_DELAY_SECONDS = 1.0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A station of the job's path."""
+    """A step of the job's path."""
 
     state: str
-    """Shape and colour."""
+    """CSS class and icon."""
     text: str
     at: datetime | None
     after: str = ""
-    """How long after the station before."""
+    """Time since the previous step."""
     took: str = ""
     instance: InstanceId | None = None
     note: str = ""
@@ -51,7 +52,7 @@ class ReasonLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason, with the pages of what it names."""
+    """A reason with links to what it names."""
 
     reason: Reason
     links: list[ReasonLink]
@@ -83,7 +84,7 @@ async def show(request: DashboardRequest) -> Response:
 
 
 async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
-    """Whether it still waits for a person; somebody may have discarded it."""
+    """Whether it is a dead letter; it may have been discarded."""
     found: Page[JobRecord] = await request.invoke(
         dead.list_dead_letters, query=dead.DeadLettersQuery(id=job.id, limit=1)
     )
@@ -100,7 +101,7 @@ def reason_view(reason: Reason) -> ReasonView:
 
 
 def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
-    """From its making to its end, or to what comes next."""
+    """From creation to the end, or to the next step."""
     made = f"fired by schedule {job.schedule}" if job.schedule else "enqueued"
     steps = [Step(state="ready", text=made, at=job.created_at)]
     last = job.created_at
@@ -125,7 +126,7 @@ def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
 
 
 def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
-    """What the runs do not tell: what is under way, what comes, or an end without a run."""
+    """The current or next run, or an end without a run."""
     if job.state is JobState.RUNNING:
         after = between(last, max(job.started_at, last)) if job.started_at else ""
         text = f"run {len(runs) + 1} in progress"
@@ -142,19 +143,11 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
 
 
 def describe_outcome(outcome: OutcomeKind) -> str:
-    return {
-        OutcomeKind.RETRY: "failed, will retry",
-        OutcomeKind.DEAD: "failed, no retries left",
-        OutcomeKind.SNOOZED: "snoozed",
-        OutcomeKind.RELEASED: "released",
-        OutcomeKind.BLOCKED: "blocked",
-        OutcomeKind.CRASHED: "crashed",
-        OutcomeKind.CANCELLED: "cancelled",
-    }.get(outcome, str(outcome))
+    return "failed, will retry" if outcome is OutcomeKind.RETRY else RUN_STYLES[outcome][1]
 
 
 def outcome_style(outcome: OutcomeKind) -> str:
-    """The shape and colour of a run's end."""
+    """CSS class and icon of an outcome."""
     return "failed" if outcome is OutcomeKind.RETRY else str(outcome)
 
 

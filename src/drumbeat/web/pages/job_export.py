@@ -1,6 +1,6 @@
-"""All jobs that match, as JSON lines: what the API says of each, page after page while the browser takes them.
+"""Export of all matching jobs as JSON lines, streamed page by page.
 
-Long texts are cut here, too, but much later than in a list; `truncated` says which."""
+Long texts are truncated, but much later than in lists; `truncated` names them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PAGE_SIZE = 50
 MAX_TEXT_CHARS = 16 * 1024
 """Characters of each long text: a page of 50 jobs has 2 MB at most."""
 MAX_JOBS = 100_000
-"""Beyond that somebody wants a program of their own, with the API."""
+"""For more, use the API."""
 
 
 async def export(request: DashboardRequest) -> Response:
     query: JobsPageQuery = request.query
     listed = msgspec.structs.replace(to_list_query(query, await request.store_time()), limit=PAGE_SIZE)
-    # The first page before the answer begins: a refusal can still be told then.
+    # The first page is read before the response starts, so that an error can be reported.
     first = await jobs.read_page(request, listed, MAX_TEXT_CHARS)
     headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"'}
     return StreamingResponse(_lines(request, listed, first), media_type="application/jsonl", headers=headers)

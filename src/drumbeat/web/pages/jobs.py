@@ -1,4 +1,4 @@
-"""Jobs: search, tabs with counts, a table that stays put, and acts on some or all of what matches."""
+"""Jobs: search, tabs with counts, the table, and acts on selected or all matching jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button
+from .action_button import ActionButton, build_button, replay_and_discard_buttons
 from .formatting import between, first_line
 from .layout import render_page
 from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_api_filter, to_list_query
@@ -26,27 +26,27 @@ TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in a table: what matters about it depends on its state."""
+    """A row of the table."""
 
     job: JobRecord
     at: datetime
-    """The moment that says most: when it is due, began or ended."""
+    """When it is due, started or ended, by its state."""
     at_word: str
     took: str
     detail: str
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search came to."""
+    """The result of a search."""
 
     page: Page[JobRecord] = Page(items=[])
     counts: JobCounts | None = None
-    """None: nobody counted."""
+    """None: not counted."""
     filter: str = "{}"
     matching: int = 0
     capped: bool = False
     error: InvalidArguments | None = None
-    """Why it could not be searched for."""
+    """Why the search is invalid."""
 
 
 class Tab(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ async def _search(request: DashboardRequest, query: JobsPageQuery, now: datetime
     listed, chosen = to_list_query(query, now), to_api_filter(query, now)
     page: Page[JobRecord] = await request.invoke(jobs.list_jobs, query=listed)
     if query.is_past:
-        # Counts and acts on all that match cannot go by ends: here only what is picked is acted on.
+        # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
         return SearchResult(page=page, matching=len(page.items))
     counts: JobCounts = await request.invoke(jobs.count_jobs, query=msgspec.structs.replace(chosen, state=None))
     return SearchResult(
@@ -135,7 +135,7 @@ def row_of(job: JobRecord) -> JobView:
 
 
 def detail_of(job: JobRecord) -> str:
-    """The one thing worth saying beside the state."""
+    """The most important detail besides the state."""
     if job.cancel_requested and job.state is JobState.RUNNING:
         return "asked to stop"
     if job.blocked_on is not None:
@@ -162,7 +162,7 @@ def tabs(request: DashboardRequest, query: JobsPageQuery, counts: JobCounts | No
 
 
 def count_in_state(counts: JobCounts, state: str | None) -> int:
-    """How many there are of a word; pending is what people see as four."""
+    """The number of jobs in a state or view; pending is the sum of four views."""
     if state is None:
         return sum(getattr(counts, word) for word in STATES)
     if state == JobState.PENDING:
@@ -171,29 +171,14 @@ def count_in_state(counts: JobCounts, state: str | None) -> int:
 
 
 def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionButton | None]:
-    """What can be done to many jobs of this state."""
+    """The bulk acts for jobs of this state."""
     pending, dead = state in (*PENDING, JobState.PENDING), state == JobState.DEAD
     running = state == JobState.RUNNING
     made: list[ActionButton | None] = []
     if pending:
         made.append(_bulk_button(request, "run_now", "Run now", "Run these jobs now?", "They become due now."))
     if dead:
-        made.append(
-            _bulk_button(
-                request,
-                "replay",
-                "Replay",
-                "Replay these dead letters?",
-                "Each is ready again, with all its retries.",
-                done="{n} replayed",
-                rate=True,
-            )
-        )
-        made.append(
-            _bulk_button(
-                request, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required"
-            )
-        )
+        made += replay_and_discard_buttons(request)
     if pending or running or state is None:
         made.append(
             _bulk_button(
@@ -211,7 +196,6 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     return [one for one in made if one is not None]
 
 
-_GONE = "They will not run again. They stay in history until they are pruned."
 _CANCEL = "Pending jobs never run. Running jobs are asked to stop."
 
 

@@ -9,9 +9,11 @@ import functools
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 from starlette.responses import Response
 
 from drumbeat.durations import from_us
+from drumbeat.glossary import meaning_of
 from drumbeat.web.request import DashboardRequest
 
 from .background_acts import list_background_acts
@@ -34,7 +36,13 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["term"] = term_title
     return made
+
+
+def term_title(name: str) -> Markup:
+    """The title attribute that explains a heading with the glossary: `<th{{ term('lease') }}>`."""
+    return Markup(' title="{}"').format(meaning_of(name))
 
 
 async def render_page(

@@ -1,4 +1,4 @@
-"""Locks: who holds which, since when, who waits in which order; and taking one away by force."""
+"""Locks: holders, waiters in their order, and forced release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELEASE_TEXT = (
 
 
 class LocksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     all: bool = False
     after: str | None = None
@@ -35,15 +35,15 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
 
     ticket: TicketInfo
     number: int
-    """1 is next; of a holder its lane, from 1."""
+    """Position, from 1."""
     job: str | None
     held: float | None
-    """Seconds since it was granted; of a waiter since it came."""
+    """Seconds since it was granted; of a waiter since it entered."""
     release: ActionButton | None = None
 
 
 class RateWindowView(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rate window stands."""
+    """State of a rate window."""
 
     open: bool
     opens_in: float | None
@@ -51,7 +51,7 @@ class RateWindowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ticket_views(tickets: list[TicketInfo], now: datetime) -> tuple[TicketView, ...]:
-    """In the order of turns."""
+    """In the order in which they are granted."""
     return tuple(
         TicketView(
             ticket=ticket,

@@ -1,4 +1,4 @@
-"""The pages as the navigation lists them, with the key that follows `g`. Their routes are in `__init__.py`."""
+"""The navigation: pages with their keyboard shortcuts after `g`. Routes are in `__init__.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overview: is it healthy, what is late, what just broke; then how it went in the last minutes, and what comes next."""
+"""Overview: health, attention items, recent errors, charts, next fires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .page_charts import CHART_REGIONS, RANGES, load_charts
 from .panels import panels_for
 
 MIN_LATE_SECONDS = 5.0
-"""A schedule whose moment passed so long ago without a fire is late."""
+"""A schedule whose fire time is longer past than this is late."""
 MAX_GROUPS = 6
 MAX_FIRES = 8
 COUNTERS = ("ready", "running", "scheduled", "retrying", "waiting", "succeeded", "dead", "cancelled")
@@ -32,7 +32,7 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody should look at."""
+    """An item of the attention list."""
 
     level: str
     text: str
@@ -46,7 +46,7 @@ async def show(request: DashboardRequest) -> Response:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
     now = await request.store_time()
     health = await load_health(request)
-    lines: queues.QueueList = await request.invoke(queues.list_queues)
+    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=MAX_GROUPS))
     plans: Page[ScheduleInfo] = await request.invoke(
         schedules.list_schedules, query=schedules.SchedulesQuery(limit=500)
@@ -59,7 +59,7 @@ async def show(request: DashboardRequest) -> Response:
         title="Overview",
         health=health,
         counters=[(word, getattr(health.counts, word)) for word in COUNTERS],
-        needs=attention_items(health, lines.items, groups.items, plans.items, now),
+        needs=attention_items(health, found.items, groups.items, plans.items, now),
         charts=await load_charts(request, query.range, now)
         if is_any_region_requested(request, *CHART_REGIONS)
         else None,
@@ -67,7 +67,7 @@ async def show(request: DashboardRequest) -> Response:
         range=query.range,
         groups=groups.items,
         coming=coming[:MAX_FIRES],
-        queues=lines.items,
+        queues=found.items,
         panels=panels_for(request),
     )
 
@@ -79,19 +79,19 @@ def attention_items(
     plans: list[ScheduleInfo],
     now: datetime,
 ) -> list[AttentionItem]:
-    """What is wrong first, then what may be."""
+    """Errors first, then warnings and notes."""
     found: list[AttentionItem] = []
-    told = {(reason.kind, reason.name) for reason in health.verdict.reasons}
+    known = {(reason.kind, reason.name) for reason in health.verdict.reasons}
     found += [
         AttentionItem(level=str(reason.level), text=reason.text, more=reason.detail, path=reason_path(reason))
         for reason in health.verdict.reasons
     ]
     found += [need for line in lines if (need := _queue_item(line)) is not None]
-    # Health names the latest schedule only; here are all that are late.
+    # Health names only the latest schedule.
     found += [
         need
         for plan in plans
-        if ("schedule", plan.name) not in told and (need := _schedule_item(plan, now)) is not None
+        if ("schedule", plan.name) not in known and (need := _schedule_item(plan, now)) is not None
     ]
     found += _dead_letter_items(health.dead, groups)
     if health.counts.waiting:
@@ -102,7 +102,7 @@ def attention_items(
 
 
 def _queue_item(line: queues.QueueRecord) -> AttentionItem | None:
-    """A pause is somebody's will and no illness, but worth a line. A queue that is behind is told by health."""
+    """A pause is intended, but worth a line. Queues that are behind are reasons of health."""
     path = f"/queues/{quote_segment(line.name)}"
     if line.paused:
         reason = f": {line.paused_reason}" if line.paused_reason else ""

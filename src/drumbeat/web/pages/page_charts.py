@@ -1,4 +1,4 @@
-"""The charts of a page: what the API counted, drawn by `charts.py`, with each slot leading to its jobs."""
+"""The charts of a page: statistics of the API, laid out by `charts.py`, with links to jobs."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def link_of(request: DashboardRequest, *, queue: str | None, task: str | None) -
             "/jobs", state=state, queue=queue, task=task, ended_since=iso(from_us(at)), ended_until=iso(from_us(until))
         )
 
-    return functools.cache(link)  # three charts have the same slots
+    return functools.cache(link)  # three charts share the slots

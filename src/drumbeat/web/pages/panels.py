@@ -1,4 +1,4 @@
-"""The panels of the program's own, for one caller: without the buttons that it may not press."""
+"""Panels for one caller, without the buttons that it may not use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ButtonView(msgspec.Struct, frozen=True, kw_only=True):
     button: Button
     path: str
     act: ActionButton | None
-    """Its question; None: it is pressed at once."""
+    """Its dialog; None: no confirmation."""
 
 
 class PanelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class PanelView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def panels_for(request: DashboardRequest) -> list[PanelView]:
-    """Those with a button that the caller may press."""
+    """Panels with a button that the caller may use."""
     shown = [PanelView(panel=panel, buttons=_buttons(request, panel)) for panel in request.dashboard.panels]
     return [each for each in shown if each.buttons]
 

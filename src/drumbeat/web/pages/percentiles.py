@@ -1,4 +1,4 @@
-"""What people ask of the histograms that roll-ups keep: p50, p95, p99, over as many roll-ups as a page is about. Pure."""
+"""Percentiles p50, p95, p99 of the histograms of roll-ups. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def percentiles(histograms: Iterable[Sequence[int]]) -> Percentiles:
-    """Of everything that these histograms counted."""
+    """Percentiles of merged histograms."""
     buckets = merge_histograms(histograms)
     p50, p95, p99 = (None if (us := percentile(buckets, share)) is None else us / 1e6 for share in (0.50, 0.95, 0.99))
     return Percentiles(count=sum(buckets), p50=p50, p95=p95, p99=p99)
 
 
 def merge_histograms(histograms: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """One histogram of several, place by place."""
+    """The sum of histograms."""
     return tuple(map(sum, zip(*histograms, strict=True)))

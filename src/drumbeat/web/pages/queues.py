@@ -1,4 +1,4 @@
-"""Queues: what waits in each, how old it is, and the key that stops it."""
+"""Queues: their sizes and lag, pause and resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .layout import is_any_region_requested, render_page
 from .page_charts import CHART_REGIONS, RANGES, load_charts
 
 OLD_LAG_SECONDS = 60.0
-"""From here on a lag is marked: a ready job that nobody took for a minute."""
+"""A longer lag is highlighted."""
 
 
 MAX_NEWEST = 15
@@ -33,12 +33,12 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     queue: queues.QueueRecord
     is_old: bool
     weight: int | None
-    """By the settings of the program that this dashboard belongs to; None: they do not name it."""
+    """By the settings of this app; None: not named there."""
     toggle: ActionButton | None
 
 
 async def show_all(request: DashboardRequest) -> Response:
-    found: queues.QueueList = await request.invoke(queues.list_queues)
+    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
     rows = [row_of(request, queue) for queue in found.items]
     return await render_page(request, "queues.html", page="queues", title="Queues", rows=rows)
 
@@ -82,7 +82,7 @@ def row_of(request: DashboardRequest, queue: queues.QueueRecord) -> QueueView:
 
 
 def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> ActionButton | None:
-    """Pause, or resume: whichever is possible."""
+    """Pause or resume."""
     address = f"/api/v1/queues/{quote_segment(queue.name)}"
     if queue.paused:
         return build_button(

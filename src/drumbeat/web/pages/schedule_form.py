@@ -1,4 +1,4 @@
-"""The form that makes or changes a schedule: what stands in its fields at first. static/schedule.js previews and sends it."""
+"""The form that creates or changes a schedule: its initial values. static/schedule.js previews and sends it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CATCH_UP_LABELS = {
 
 
 class NewScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say: a task to begin with."""
+    """Query of the page."""
 
     task: str | None = None
 
 
 class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the fields, as text."""
+    """Values of the fields, as text."""
 
     name: str = ""
     task: str = ""
@@ -55,7 +55,7 @@ class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def form_of(info: ScheduleInfo) -> ScheduleForm:
-    """The fields of a schedule that there is."""
+    """The values of an existing schedule."""
     kind = "cron" if info.cron is not None else "grid" if info.grid else "after"
     return ScheduleForm(
         name=info.name,
@@ -78,7 +78,7 @@ def form_of(info: ScheduleInfo) -> ScheduleForm:
 
 
 def _format_interval(seconds: float) -> str:
-    """A length that is read back as the very same: 90m is 90m, and 0.25 is 0.25s."""
+    """A duration that parses to the same value: 90m, 0.25s."""
     for unit, word in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds and seconds % unit == 0:
             return f"{int(seconds // unit)}{word}"
@@ -96,7 +96,7 @@ async def edit(request: DashboardRequest) -> Response:
     name = request.path_params["name"]
     info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
     if not is_dynamic(info):
-        raise Problem(409, f"schedule {name} is declared in code or retired: it cannot be changed here")
+        raise Problem(409, f"schedule {name} is declared in code, or retired, and cannot be changed here")
     return await _render_form(request, form_of(info), f"Edit {name}", editing=True)
 
 

@@ -1,4 +1,4 @@
-"""Schedules: in words, when they fire next, how their last runs went, how late they were; and all that may be done to them."""
+"""Schedules: rule in words, next fire, last runs and their lateness; pause, resume, run now, retire."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .timeline_layout import StripMark, TimelineItem, layout_strip
 SLOTS = 60
 ROWS = 25
 RUN_NOW = "schedules.run"
-"""How the verbs of the audit begin, of the API and of the command line."""
+"""Prefix of the audit verbs of manual runs."""
 MAX_MANUAL_RUNS = 10
 MIN_LATE_SECONDS = 5.0
-"""Seconds: an active schedule whose moment is longer past than this is late."""
+"""An active schedule whose fire time is longer past than this is late."""
 OVERLAP_LABELS = {
     Overlap.SKIP: "a fire is skipped while the previous run is live",
     Overlap.QUEUE: "a run waits for the previous one",
@@ -43,7 +43,7 @@ OVERLAP_LABELS = {
 
 
 class SchedulesPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     all: bool = False
     after: str | None = None
@@ -66,31 +66,31 @@ class _RunAnswerBody(msgspec.Struct, frozen=True):
 
 
 class _RunAnswer(msgspec.Struct, frozen=True):
-    """What the audit keeps of a run by hand: of the API status and body, of the command line the record itself."""
+    """The stored response of a manual run: status and body of the API, or the record of the CLI."""
 
     id: str | None = None
     body: _RunAnswerBody | None = None
 
 
 class ManualRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that somebody asked for."""
+    """A manual run."""
 
     act: AuditAct
     job: JobId | None
     record: JobRecord | None
-    """None: it is no longer on record, or the act does not say which job it made."""
+    """None: pruned, or the audit entry has no job id."""
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     info: ScheduleInfo
     track: RunStrip
     overdue: float | None
-    """Seconds since a moment that should have been fired; None: it is in time."""
+    """Seconds since its fire time; None: not late."""
     acts: tuple[ActionButton | None, ...]
 
 
 def fire_items(request: DashboardRequest, fires: Sequence[FireInfo], now: datetime) -> list[TimelineItem]:
-    """Runs of a schedule, and moments that were missed or skipped."""
+    """Runs of a schedule, with missed and skipped fires."""
     return [
         fire_item(
             fire,
@@ -115,14 +115,14 @@ def overdue_seconds(info: ScheduleInfo, now: datetime) -> float | None:
 
 
 def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
-    """What becomes of moments, in words: (what, how)."""
+    """The policies in words: (name, text)."""
     caught = {
         CatchUp.LATEST: "the latest missed fire runs, the others are skipped",
         CatchUp.NONE: "missed fires are skipped",
         CatchUp.ALL: f"all missed fires run, at most {info.catch_up_limit:,}",
     }
     found = [("Overlap", OVERLAP_LABELS[info.overlap])]
-    # One run follows the other: such a schedule misses nothing.
+    # An interval after completion misses no fires.
     if info.cron is not None or info.grid:
         found.append(("Catch up", caught[info.catch_up]))
     if info.max_late is not None:
@@ -133,7 +133,7 @@ def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
 
 
 def is_dynamic(info: ScheduleInfo) -> bool:
-    """Made at run time, so it may be changed here; others belong to some program's code."""
+    """Created at run time, so it may be changed here; others belong to code."""
     return info.origin is Origin.STORE and info.state is not ScheduleState.RETIRED
 
 
@@ -177,7 +177,7 @@ async def show(request: DashboardRequest) -> Response:
     fires = await _load_page_of_fires(request, name, query.before, last_fires)
     coming: list[PreviewedFire] = []
     if info.state is ScheduleState.ACTIVE:
-        with suppress(ConfigError):  # a stored rule that cannot be read has no moments; the page shows the rule
+        with suppress(ConfigError):  # an unreadable rule has no fire times; the page shows the rule
             coming = (await request.invoke(schedules.preview, query=PreviewQuery(name=name, count=10))).items
     return await render_page(
         request,
@@ -201,7 +201,7 @@ async def show(request: DashboardRequest) -> Response:
 
 
 async def _load_manual_runs(request: DashboardRequest, name: str) -> list[ManualRun]:
-    """Runs that people asked for are no fires: they are in the audit, and their jobs where jobs are."""
+    """Manual runs are no fires: they are read from the audit, with their jobs."""
     acts = await request.app.audit.list(verb=RUN_NOW, target=name, limit=MAX_MANUAL_RUNS)
     jobs = {act.id: enqueued_job(act) for act in acts}
     store = await request.app.store()
@@ -216,7 +216,7 @@ async def _load_manual_runs(request: DashboardRequest, name: str) -> list[Manual
 
 
 def enqueued_job(act: AuditAct) -> JobId | None:
-    """The job that an act has enqueued, as its answer says; None: it does not."""
+    """The job that an act has enqueued, from its stored response; None: unknown."""
     try:
         answer = msgspec.json.decode(act.answer or "{}", type=_RunAnswer)
     except msgspec.DecodeError:

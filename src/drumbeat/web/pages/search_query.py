@@ -1,6 +1,6 @@
-"""From what somebody types or clicks to the filter of the API: the search box's one line, and the fields of the jobs page.
+"""The search of the jobs page: from the text of the search box, or the fields of the page, to the filter of the API.
 
-A line from the box is made into fields, and the browser sent there: what is found has an address that says what it means.
+Text is parsed into fields, and the browser redirected: the URL shows what the search means.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ SEARCH_HELP = (
     ("key", "order-7", "the whole key"),
     ("error", '"mailbox full"', "a part of the error's type or message"),
     ("schedule", "nightly", "fires of a schedule"),
-    ("instance", "1f0c…", "where it runs, or ran last: 16 characters"),
-    ("since", "2h", "made since: a moment such as 2026-11-15T09:30Z, or how long ago; so is until"),
-    ("ended_since", "15m", "ended since; so is ended_until"),
-    ("id", "01a1dfac", "how the id begins: at least 4 characters"),
-    ("id_end", "b1d099f427", "how the id ends, as lists show it"),
+    ("instance", "1f0c…", "where it runs or ran last: 16 characters"),
+    ("since", "2h", "created since: a time such as 2026-11-15T09:30Z, or how long ago; likewise until"),
+    ("ended_since", "15m", "ended since; likewise ended_until"),
+    ("id", "01a1dfac", "prefix of the id, at least 4 characters"),
+    ("id_end", "b1d099f427", "suffix of the id, as lists show it"),
 )
-"""What the search box understands: a field, an example, what it is."""
+"""Fields of the search box: name, example, meaning."""
 _PAIR = re.compile(r'(?<!\w)(\w++):(?:"([^"]*)"|(\S+))')
 _UNKNOWN = re.compile(r"(?:^|\s)([a-z_]+):(?!//)\S")
-"""What looks like a field. Errors (`ValueError: no`), addresses and times do not."""
+"""What looks like a field, unlike errors (`ValueError: no`), URLs and times."""
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 _CUT_ID = re.compile(r"(?:…|\.\.\.)([0-9a-f-]{4,36})")
-"""As lists show it."""
+"""As lists show ids."""
 MAX_ID_END = 12
-"""More than this many characters without a dash are no end of an id."""
+"""The longest suffix of an id without a dash."""
 
 
 class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address of the jobs page may say. Moments are ISO 8601 (UTC without an offset), or how long ago: 15m, 2h."""
+    """Query of the jobs page. Times are ISO 8601 (UTC without an offset), or relative: 15m, 2h."""
 
     q: str | None = None
     state: str | None = None
@@ -64,25 +64,25 @@ class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     id_end: str | None = None
     ended_since: str | None = None
     ended_until: str | None = None
-    """What a bar of a chart means; counts and acts on many cannot go by them."""
+    """Links of charts use them; counts and bulk acts do not support them."""
     before: str | None = None
     limit: int = 50
 
     @property
     def is_past(self) -> bool:
-        """Whether it asks when jobs ended."""
+        """Whether it filters by end time."""
         return self.ended_since is not None or self.ended_until is not None
 
     def fields(self) -> dict[str, str]:
-        """Those that narrow, as the address has them."""
+        """The filter fields that are set."""
         return {name: value for name in (*FILTER_FIELDS, *ENDED_FIELDS) if (value := getattr(self, name)) is not None}
 
 
 def to_api_filter(query: JobsPageQuery, now: datetime) -> ApiJobFilter:
-    """The same for the API.
+    """The filter for the API.
 
     Raises:
-        InvalidArguments: a moment that cannot be read.
+        InvalidArguments: an invalid time.
     """
     given: dict[str, object] = {name: value for name, value in query.fields().items() if name in FILTER_FIELDS}
     for name in ("since", "until"):
@@ -100,7 +100,7 @@ def to_list_query(query: JobsPageQuery, now: datetime) -> JobListQuery:
 
 
 def parse_time(text: str, now: datetime, name: str) -> datetime:
-    """A moment that somebody wrote: exact, or so long ago."""
+    """A time as written: absolute, or relative to now."""
     try:
         read = datetime.fromisoformat(text)
         return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
@@ -109,15 +109,15 @@ def parse_time(text: str, now: datetime, name: str) -> datetime:
             return now - timedelta(seconds=seconds(text, name=name, error=InvalidArguments))
         except (InvalidArguments, OverflowError):
             raise InvalidArguments(
-                f"{name} must be a moment such as 2026-11-15T09:30Z, or how long ago, such as 15m or 2h", name
+                f"{name} must be a time such as 2026-11-15T09:30Z, or relative, such as 15m or 2h", name
             ) from None
 
 
 async def parse_search(request: DashboardRequest, line: str) -> dict[str, str]:
-    """The fields that a line from the search box means: `task:send_email error:"mailbox full"`, an id, or one bare word.
+    """The fields of a search text: `task:send_email error:"mailbox full"`, an id, or one bare word.
 
     Raises:
-        InvalidArguments: it has a field that there is not, and is no name or key as it stands.
+        InvalidArguments: it has an unknown field, and is no name or key.
     """
     found: dict[str, str] = {}
     for name, quoted, plain in _PAIR.findall(line):
@@ -138,14 +138,14 @@ def _unknown_field_error(name: str, text: str) -> InvalidArguments:
     near = get_close_matches(name, (*FILTER_FIELDS, *ENDED_FIELDS), n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
     return InvalidArguments(
-        f"there is no field {short_repr(name)}{meant} Fields are {', '.join((*FILTER_FIELDS, *ENDED_FIELDS))}. "
-        f'To look for this text in errors, write error:"{text}"',
+        f"unknown field {short_repr(name)}{meant} Fields are {', '.join((*FILTER_FIELDS, *ENDED_FIELDS))}. "
+        f'To search errors for this text, write error:"{text}"',
         "q",
     )
 
 
 async def _guess_field(request: DashboardRequest, text: str) -> tuple[str, str]:
-    """What a bare word means: whatever has that very name, and else a part of an error."""
+    """The field of a bare word: of a thing with exactly that name, else a part of an error."""
     lower = text.lower()
     if is_job_id(lower):
         return "id", lower
@@ -169,7 +169,7 @@ async def _guess_field(request: DashboardRequest, text: str) -> tuple[str, str]:
 
 
 async def _find_by_end(request: DashboardRequest, end: str) -> tuple[str, str] | None:
-    """The job whose id ends so, if a look at the newest finds just one; or all that do; None: there is none."""
+    """The job with this suffix if exactly one of the newest has it, or a search by suffix; None: there is none."""
     found = await request.invoke(jobs.list_jobs, query=JobListQuery(id_end=end, limit=2))
     if len(found.items) == 1:
         return "id", found.items[0].id

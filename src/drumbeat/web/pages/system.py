@@ -1,4 +1,4 @@
-"""System: what a person should know of the store and the cluster on it, and the settings with where they come from."""
+"""System: health checks of store and cluster, and settings with their origins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEVERITY_ORDER = (HealthLevel.BAD, HealthLevel.WARN, HealthLevel.NOTE, HealthLev
 
 
 class DoctorVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings in a word."""
+    """A summary of all checks."""
 
     level: HealthLevel
     words: str
@@ -34,12 +34,12 @@ def summarize_checks(findings: Sequence[HealthCheck]) -> DoctorVerdict:
 
 
 def sort_by_severity(findings: Sequence[HealthCheck]) -> list[HealthCheck]:
-    """Those of one level stay in their order."""
+    """Worst first; stable within a level."""
     return sorted(findings, key=lambda finding: SEVERITY_ORDER.index(finding.level))
 
 
 def sort_settings(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
-    """What somebody has set comes before what nobody has."""
+    """Settings that were set come before defaults."""
     return sorted(settings, key=lambda setting: (setting.origin == "default", setting.name))
 
 

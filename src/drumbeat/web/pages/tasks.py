@@ -1,4 +1,4 @@
-"""Tasks: how often each runs and fails, how long its jobs wait and take, its last error; and a form that enqueues one."""
+"""Tasks: runs, failures, wait and run times, last error; and a form that enqueues one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_RUNS = 30
 
 
 class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     range: str = "1h"
 
@@ -40,16 +40,16 @@ class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class TaskPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: str = "1h"
     before: str | None = None
-    """Of the runs: the next page."""
+    """The next page of runs."""
 
 
 class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of a task in a range."""
+    """Statistics of a task in a range."""
 
     runs: int
     failed: int
     share: float | None
-    """Of the runs, those that failed or crashed, 0 to 1; None: there were none."""
+    """Share of runs that failed or crashed, 0 to 1; None: no runs."""
     wait: Percentiles
     run: Percentiles
 
@@ -58,7 +58,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     info: TaskInfo
     figures: TaskFigures
     error: DeadLetterGroup | None
-    """The newest of its dead letters' errors."""
+    """The error of its newest dead letter."""
 
 
 def figures_of(rollups: Iterable[Rollup]) -> TaskFigures:
@@ -75,7 +75,7 @@ def figures_of(rollups: Iterable[Rollup]) -> TaskFigures:
 
 
 def rows_of(found: Sequence[TaskInfo], rollups: Sequence[Rollup], groups: Sequence[DeadLetterGroup]) -> list[TaskView]:
-    """A row for each task; those that are busiest stand where their name says, so that rows do not move."""
+    """A row for each task, by name, so that rows do not move."""
     counted: dict[str, list[Rollup]] = {}
     for rollup in rollups:
         counted.setdefault(rollup.task, []).append(rollup)
@@ -154,5 +154,5 @@ def _stats_query(range: str, now: datetime, task: str | None = None) -> StatsQue
 
 
 def _truncate_to_minute(moment: datetime) -> datetime:
-    """Cut to the minute: links must not change with each second, or the page would never stand still."""
+    """Truncated to the minute: links that change each second would redraw the page."""
     return moment - (moment.second * 1_000_000 + moment.microsecond) * MICROSECOND

@@ -1,6 +1,6 @@
-"""The timeline: a lane for each schedule or task, what ran when and how it ended, what was missed, what will come.
+"""The timeline: a lane for each schedule or task with its runs, missed and upcoming fires.
 
-The range is in the address. Lanes come by name, some on each page: ten thousand schedules have a timeline too.
+The range is in the URL. Lanes are sorted by name and paged.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ MAX_SEARCHED = 500
 
 
 class TimelinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     by: str = "schedule"
     """schedule or task."""
     range: str = "1h"
     until: datetime | None = None
-    """The end of the picture; None: a little after now, and it goes with time."""
+    """The end of the window; None: a little after now, moving."""
     q: str = ""
-    """Only lanes whose name has this in it."""
+    """Only lanes whose name contains this."""
     after: str | None = None
 
 
 class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
-    """The picture around the lanes."""
+    """The window and its navigation."""
 
     by: str
     range: str
     q: str
     until: datetime | None
     earlier: str
-    """`until` of the picture before; and so on. Empty: the one that goes with time."""
+    """`until` of the previous window. Empty: the current one."""
     later: str
 
 
@@ -85,7 +85,7 @@ def view_of(query: TimelinePageQuery, now: int) -> tuple[TimelineView, TimeWindo
 
 
 def describe_window(span: TimeWindow) -> str:
-    """What the picture shows, in words: 2026-11-15, 13:44 to 14:55 UTC."""
+    """The window in words: 2026-11-15, 13:44 to 14:55 UTC."""
     first, last = from_us(span.first), from_us(span.last)
     day = "" if first.date() == last.date() else f"{last:%Y-%m-%d}, "
     return f"{first:%Y-%m-%d}, {first:%H:%M} to {day}{last:%H:%M} UTC"
@@ -111,7 +111,7 @@ async def index(request: DashboardRequest) -> Response:
         after=query.after,
         ticks=axis_ticks(span, UTC),
         now_x=span.x(span.now) if span.first <= span.now <= span.last else None,
-        stretch=describe_window(span),
+        window=describe_window(span),
         choices=tuple(RANGES),
         q="",
     )
@@ -120,7 +120,7 @@ async def index(request: DashboardRequest) -> Response:
 async def _schedule_lanes(
     request: DashboardRequest, view: TimelineView, span: TimeWindow, now: datetime, after: str | None
 ) -> tuple[list[Lane], str | None]:
-    # A search reads a long page of names and keeps those that fit; without one a page of names is a page of lanes.
+    # A search reads a long page of names and filters it.
     limit = MAX_SEARCHED if view.q else MAX_LANES
     store = await request.app.store()
     found = await store.schedules.list_page(after=None if after is None else check_name("after", after), limit=limit)

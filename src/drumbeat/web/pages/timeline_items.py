@@ -1,4 +1,4 @@
-"""Runs, fires and previews as pieces of a lane or a strip: when, how it went, what is said of it. Pure, free of HTML."""
+"""Runs, fires and previews as items of a lane or a strip: time, style and title. Pure, free of HTML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN_STYLES = {
     "blocked": ("cancelled", "blocked"),
     "running": ("running", "running"),
 }
-"""How a run ended: the class of its bar, and the words."""
+"""By outcome: the CSS class of its bar, and its words."""
 LATE_REASON = "late"
 SKIP_REASONS = {
     LATE_REASON: "not fired in time (catch_up, max_late)",
@@ -37,7 +37,7 @@ SKIP_REASONS = {
     "caught up": "only the latest fire ran (catch_up)",
     "limit": "more fires than catch_up_limit",
 }
-"""Why a moment was not fired. Only what came too late was missed; the rest is what the schedule's policies ask for."""
+"""Why a fire was skipped. Only late ones are missed; the others follow the schedule's policies."""
 STATE_STYLES = {
     JobState.SUCCEEDED: "succeeded",
     JobState.DEAD: "dead",
@@ -48,7 +48,7 @@ STATE_STYLES = {
 
 
 class Lateness(msgspec.Struct, frozen=True, kw_only=True):
-    """How long after their moment runs began, in seconds; of those that were not tried before."""
+    """Start delay of first attempts, in seconds."""
 
     count: int
     usual: float | None
@@ -56,7 +56,7 @@ class Lateness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attempt_runs(job: JobRecord, ended: Iterable[Attempt]) -> list[Run]:
-    """All runs of a job, oldest first: those that have ended, and the one that is under way."""
+    """All runs of a job, oldest first, with the one in progress."""
     found = [
         _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.error)
         for number, each in enumerate(ended, start=1)
@@ -67,7 +67,7 @@ def attempt_runs(job: JobRecord, ended: Iterable[Attempt]) -> list[Run]:
 
 
 def last_run(job: JobRecord) -> list[Run]:
-    """What the record of a job itself tells of its runs: the one that is under way, or was its last."""
+    """The last or current run, from the job's record."""
     if job.started_at is None or job.state is JobState.PENDING:
         return []
     ended = None if job.state is JobState.RUNNING else job.finished_at
@@ -115,13 +115,13 @@ def run_item(run: Run, now: datetime, href: str) -> TimelineItem:
 
 
 def pending_item(job: JobRecord, href: str) -> TimelineItem:
-    """A job that is to run: at the moment when it is due."""
+    """A pending job, at its due time."""
     first = to_us(job.run_at)
     return TimelineItem(first=first, last=first, kind="waiting", title=f"{exact(job.run_at)}\n{job.view}", href=href)
 
 
 def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> TimelineItem:
-    """A moment and what became of its job; `href` is the schedule's, for a moment without one."""
+    """A fire and its job; `href` is the schedule's, for a fire without a job."""
     if fire.outcome is FireOutcome.SKIPPED:
         return _skipped_item(fire, href)
     first = fire.started_at or fire.at
@@ -147,14 +147,14 @@ def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> Timeli
 
 
 def start_delay(fire: FireInfo) -> float | None:
-    """Seconds from the moment to the start of its first run; None: it has not begun, or was tried before."""
+    """Seconds from the fire time to the start of the first run; None: not started, or a later attempt."""
     if fire.started_at is None or fire.attempt != 1:
         return None
     return max(0.0, (fire.started_at - fire.at).total_seconds())
 
 
 def _skipped_item(fire: FireInfo, href: str) -> TimelineItem:
-    """A moment, or a stretch of them, that was not fired."""
+    """A fire, or an interval of fires, that was skipped."""
     kind = "missed" if fire.reason == LATE_REASON else "skipped"
     reason = SKIP_REASONS.get(fire.reason, fire.reason)
     if fire.count == 1:
@@ -165,13 +165,13 @@ def _skipped_item(fire: FireInfo, href: str) -> TimelineItem:
 
 
 def upcoming_item(at: datetime, note: str, href: str) -> TimelineItem:
-    """A moment to come."""
+    """A future fire."""
     text = f"{exact(at)}\nupcoming" + (f"\n{note}" if note else "")
     return TimelineItem(first=to_us(at), last=to_us(at), kind="upcoming", title=text, href=href)
 
 
 def unread_item(first: int, until: int, href: str) -> TimelineItem:
-    """The part of a lane that would hold more runs than are drawn."""
+    """The part of a lane whose runs are not loaded."""
     return TimelineItem(
         first=first,
         last=until,
@@ -187,7 +187,7 @@ def summarize_lateness(fires: Iterable[FireInfo]) -> Lateness:
 
 
 def describe_items(pieces: Sequence[TimelineItem]) -> str:
-    """A strip in words, for whoever cannot see it."""
+    """A strip in words, for screen readers."""
     if not pieces:
         return "no runs yet"
     numbers: dict[str, int] = {}

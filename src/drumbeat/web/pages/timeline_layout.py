@@ -1,7 +1,7 @@
-"""The geometry of time: the timeline's lanes, and the strip of a schedule's last runs.
+"""Layout of the timeline's lanes, and of the strip of a schedule's last runs.
 
-Pure: microseconds in, percentages of the width out; the template draws them, and no HTML is here. A bar is never thinner than
-can be seen and pointed at, a lane never has more bars than can be told apart, and what is left out is counted.
+Pure: microseconds in, percentages of the width out; templates draw them. A bar has a minimum width, bars that would overlap are
+merged, and merged ones are counted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RANGES = {
     "24h": DAY,
     "7d": 7 * DAY,
 }
-"""What the URL may say, and how much of the past it means."""
+"""Values of `range`, in microseconds."""
 FUTURE_SHARE = 0.15
-"""So much of the picture is the future."""
+"""The part of the window after now."""
 MIN_WIDTH = 0.3
-"""Per cent: about three pixels of a lane on a laptop."""
+"""Per cent: about three pixels on a laptop."""
 _STEPS = (10_000_000, 30_000_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 _LONG_STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 _MAX_TICKS = 9
@@ -45,19 +45,19 @@ _PAINT_ORDER = (
 
 
 class TimeWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the picture shows: from `first` to `last`, with `now` somewhere, perhaps outside."""
+    """The shown interval; `now` may lie outside."""
 
     first: int
     last: int
     now: int
 
     def x(self, at: int) -> float:
-        """Where a moment is, in per cent of the width, and never outside."""
+        """The position of a time, in per cent, clamped to the window."""
         share = (at - self.first) / (self.last - self.first)
         return round(min(1.0, max(0.0, share)) * 100, 3)
 
     def has(self, first: int, last: int) -> bool:
-        """Whether any of this stretch is in the picture."""
+        """Whether this interval overlaps the window."""
         return last >= self.first and first <= self.last
 
     @property
@@ -66,14 +66,14 @@ class TimeWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the grid, and what is written at it."""
+    """A grid line with its label."""
 
     x: float
     label: str
 
 
 class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, or will, before it has a place in a picture."""
+    """A run or fire before layout."""
 
     first: int
     last: int
@@ -85,7 +85,7 @@ class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimelineBar(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece with its place, in per cent."""
+    """A laid-out item, in per cent."""
 
     x: float
     width: float
@@ -103,11 +103,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     bars: tuple[TimelineBar, ...]
     hidden: int = 0
-    """Pieces that lie so close to others that they are shown as one with them."""
+    """Items merged into others."""
 
 
 class StripMark(msgspec.Struct, frozen=True, kw_only=True):
-    """One run in a strip: equally wide, as high as it took long."""
+    """One run in a strip; its height is its duration."""
 
     x: float
     width: float
@@ -119,7 +119,7 @@ class StripMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def window_of(range: str, now: int, until: int | None = None) -> TimeWindow:
-    """The picture of a range that ends at `until`; None: a little after now, so that what comes is seen."""
+    """The window of a range that ends at `until`; None: a little after now, to show upcoming fires."""
     length = RANGES[range]
     if until is None:
         return TimeWindow(first=now - length, last=now + int(length * FUTURE_SHARE / (1 - FUTURE_SHARE)), now=now)
@@ -127,13 +127,13 @@ def window_of(range: str, now: int, until: int | None = None) -> TimeWindow:
 
 
 def shift_window(span: TimeWindow, range: str, way: int) -> int | None:
-    """The `until` of the picture half a range earlier (-1) or later (1); None: that is the one that goes with time."""
+    """The `until` of the window half a range earlier (-1) or later (1); None: the current one."""
     until = min(span.last, span.now) + way * RANGES[range] // 2
     return None if until >= span.now else until
 
 
 def axis_ticks(span: TimeWindow, tz: tzinfo) -> list[AxisTick]:
-    """Round moments, few enough to be read, in the zone of whoever looks."""
+    """Grid lines at round times of the zone."""
     step = next((step for step in (*_STEPS, *_LONG_STEPS) if span.length / step <= _MAX_TICKS), _LONG_STEPS[-1])
     form = "%H:%M:%S" if step < MINUTE else "%H:%M" if step < DAY else "%a %d"
     found: list[AxisTick] = []
@@ -148,17 +148,16 @@ def axis_ticks(span: TimeWindow, tz: tzinfo) -> list[AxisTick]:
 
 
 def _align(first: int, step: int, tz: tzinfo) -> int:
-    """The first round moment by the clock of the zone: 00:00 there is a tick, whatever UTC has."""
+    """The first round time of the zone: its 00:00 is a tick."""
     local = from_us(first).astimezone(tz)
     offset = (local.utcoffset() or timedelta()) // timedelta(microseconds=1)
     return -(-(first + offset) // step) * step - offset
 
 
 def layout_bars(pieces: Iterable[TimelineItem], span: TimeWindow) -> tuple[tuple[TimelineBar, ...], int]:
-    """The bars of a lane, those that matter most last, so that they are on top; and how many pieces are shown within another.
+    """The bars of a lane, the most important last, so that they are on top; and the number of merged items.
 
-    Pieces of one kind that would lie on the same three pixels are one bar with their number: a lane of a schedule that runs
-    each second has no 3,600 links.
+    Items of one kind on the same three pixels are merged into one bar: a schedule that runs each second has not 3,600 links.
     """
     shown = sorted((piece for piece in pieces if span.has(piece.first, piece.last)), key=lambda piece: piece.first)
     found: list[TimelineBar] = []
@@ -182,14 +181,14 @@ def layout_bars(pieces: Iterable[TimelineItem], span: TimeWindow) -> tuple[tuple
 
 
 def _merge(bar: TimelineBar, piece: TimelineItem) -> TimelineBar:
-    """It keeps its width, or a chain of neighbours would become one bar over the whole lane."""
+    """Keeps the width, or a chain of neighbours would fill the lane."""
     count = bar.count + piece.count
     title = f"{count} {piece.kind}, close together; the last: {piece.title}"
     return msgspec.structs.replace(bar, title=title, href=piece.href or bar.href, count=count)
 
 
 def layout_strip(pieces: Sequence[TimelineItem], slots: int = 60) -> tuple[StripMark, ...]:
-    """The last `slots` pieces, oldest first, the newest at the right edge. Height is the logarithm of what it took."""
+    """The last `slots` items, the newest at the right edge. Height is the logarithm of the duration."""
     last = sorted(pieces, key=lambda piece: piece.first)[-slots:]
     width = 100 / slots
     longest = max((piece.last - piece.first for piece in last), default=0)
@@ -213,5 +212,5 @@ def layout_strip(pieces: Sequence[TimelineItem], slots: int = 60) -> tuple[Strip
 
 
 def _height(took: int, longest: int) -> float:
-    """From 0.3, so that the quickest is seen, to 1."""
+    """From 0.3, so that the shortest is visible, to 1."""
     return 0.3 + 0.7 * (log1p(took / 1_000) / log1p(longest / 1_000)) if longest > 0 else 0.6

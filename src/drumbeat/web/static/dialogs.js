@@ -1,7 +1,7 @@
-// Acts: a button with [data-act] asks in the one dialog (what, how many, why) and then calls the API.
+// Acts: a button with [data-act] opens the dialog (effect, number of jobs, reason), which calls the API.
 //
-// The idempotency key is made when the dialog opens: pressing twice, or again after a lost answer, is the same act. Where the act
-// goes by a selection or a filter, a dry run says first how many it would touch.
+// The idempotency key is created when the dialog opens: a second click, or a retry after a lost response, is the same act. For a
+// selection or a filter, a dry run counts the jobs first.
 import { count, toast } from "./format.js";
 import { refresh } from "./live.js";
 import { clearSelection, selectionOf } from "./tables.js";
@@ -25,7 +25,7 @@ export async function send(method, url, body, key = freshKey()) {
   return record;
 }
 
-function said(text, record) {
+function successText(text, record) {
   if (record.in_background) return `${count(record.matched)} are processed in the background`;
   const n = record.touched ?? null;
   const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].reason}` : "";
@@ -59,24 +59,24 @@ function ask(button) {
   say("");
   dialog.showModal();
   (data.reason ? reason : confirm).focus();
-  if (chosen?.n !== undefined && chosen.n !== null && chosen.body.ids) touches(chosen.n);
-  else if ("bulk" in data) rehearse(current);
+  if (chosen?.n !== undefined && chosen.n !== null && chosen.body.ids) showCount(chosen.n);
+  else if ("bulk" in data) dryRun(current);
 }
 
-async function rehearse(asked) {
+async function dryRun(asked) {
   part("confirm").disabled = true;
   part("count").hidden = false;
   part("count").textContent = "Counting …";
   try {
     const record = await send(asked.data.method, asked.data.url, { ...asked.body, dry_run: true });
     if (asked !== current) return;
-    touches(record.matched, record.capped);
+    showCount(record.matched, record.capped);
   } catch (error) {
     if (asked === current) { part("count").hidden = true; say(error.message); }
   }
 }
 
-function touches(n, more = false) {
+function showCount(n, more = false) {
   part("count").hidden = false;
   part("count").textContent = n === 0 ? "Nothing matches any more." : `This touches ${count(n)}${more ? " or more" : ""} ${n === 1 ? "job" : "jobs"}.`;
   part("confirm").disabled = n === 0;
@@ -102,7 +102,7 @@ async function perform() {
     // A DELETE has no body: what it is given goes with its address.
     const query = asked.data.method === "DELETE" && body.reason ? `?${new URLSearchParams({ reason: body.reason })}` : "";
     const record = await send(asked.data.method, asked.data.url + query, asked.data.method === "DELETE" ? undefined : body, asked.key);
-    const text = said(asked.data.done || "Done", record);
+    const text = successText(asked.data.done || "Done", record);
     dialog.close();
     clearSelection();
     if (asked.data.then) {

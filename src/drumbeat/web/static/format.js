@@ -1,4 +1,4 @@
-// Figures and moments as text, as web/pages/formatting.py writes them; and short messages. Text only: nothing here makes markup.
+// Numbers and times as text, as in web/pages/formatting.py; and short messages. Text only, no markup.
 
 export const base = document.documentElement.dataset.base || "";
 
@@ -41,7 +41,7 @@ export function ago(moment, now) {
 
 export const formats = { count, ms, rate, span };
 
-// `leads`: an address of our own that the notice is a link to; then it stays longer, and as long as somebody is at it.
+// `leads`: a URL that the notice links to; it then stays longer, and while it is hovered or focused.
 export function toast(text, bad = false, leads = "") {
   const box = document.querySelector(".toasts");
   const note = document.createElement(leads ? "a" : "div");
@@ -54,7 +54,7 @@ export function toast(text, bad = false, leads = "") {
   setTimeout(leave, bad || leads ? 9000 : 5000);
 }
 
-// Left from the page before, when an act led here.
+// The message of an act on the previous page.
 const left = sessionStorage.getItem("drumbeat-message");
 if (left) {
   sessionStorage.removeItem("drumbeat-message");

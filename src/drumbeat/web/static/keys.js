@@ -1,4 +1,4 @@
-// The keyboard, the menu of narrow screens and the switch of themes. Keys are left alone while somebody types or a dialog is open.
+// The keyboard, the menu of narrow screens and the switch of themes. Keys are ignored in form fields and while a dialog is open.
 import { hold, isHeld } from "./live.js";
 
 const places = {};

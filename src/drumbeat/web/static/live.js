@@ -1,20 +1,20 @@
-// The page goes on living: one event stream, at most one batch a second into the page.
+// Live updates: one event stream, at most one batch of changes a second.
 //
 //   figures   [data-live="counts.ready"]   get their text from the last tick, by [data-format]
 //   regions   [data-region="jobs"][data-refresh]   are fetched again as this page's own HTML and merged
 //             "change": when counts have changed, at most every 2 s; "change 10": likewise, every 10 s; "5": every 5 s in any case
-//   moments   <time data-ago>              are told anew each second
+//   moments   <time data-ago>              are updated each second
 //
 // Merging keeps what a person is at: rows do not move, come or go under the pointer (they are told of instead), what is checked,
 // typed or opened stays, and dialogs stand outside of all regions. Nothing is merged while the page is held (key p) or hidden.
 import { ago, base, formats } from "./format.js";
 
 const BATCH = 1000;
-const PATIENCE = 8000;      // an answer that does not come must not keep the page from asking again
+const REFRESH_TIMEOUT = 8000;      // an answer that does not come must not keep the page from asking again
 let tick = null, stream = null, held = false, dirty = false, busy = false, again = false, skew = 0;
 const began = Date.now();   // what was drawn may be older than the first tick: that counts as a change
 const due = new Map();      // region -> when it was last fetched
-const owed = new Set();     // regions whose rows were kept back because somebody was at them
+const postponed = new Set();     // regions whose rows wait because somebody uses them
 let seen = { print: "", at: 0 };   // what the ticks count, and since when
 
 export function isHeld() { return held; }
@@ -29,12 +29,12 @@ function open() {
     tick = JSON.parse(event.data);
     skew = Date.parse(tick.at) - Date.now();
     dirty = true;
-    away("");
+    showStoreDown("");
   });
-  stream.addEventListener("store_down", () => away("Store unavailable.", "Store unavailable"));
+  stream.addEventListener("store_down", () => showStoreDown("Store unavailable.", "Store unavailable"));
   stream.addEventListener("error", () => {
-    away("Server unavailable.", "Health unknown");
-    // The browser asks again by itself unless it was refused; then we do, later.
+    showStoreDown("Server unavailable.", "Health unknown");
+    // The browser reconnects by itself unless it was refused.
     if (stream?.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); }
   });
 }
@@ -44,8 +44,8 @@ function close() {
   stream = null;
 }
 
-// Nothing that was known before is health now: the verdict says so until the server has drawn a new one.
-function away(reason, verdict = "") {
+// The last verdict is no longer valid: it is replaced until the server has rendered a new one.
+function showStoreDown(reason, verdict = "") {
   const was = document.documentElement.classList.contains("store-gone");
   document.documentElement.classList.toggle("store-gone", reason !== "");
   if (reason) {
@@ -85,17 +85,17 @@ function figures() {
   }
 }
 
-function moments() {
+function updateTimes() {
   const now = Date.now() + skew;
   for (const element of document.querySelectorAll("time[data-ago]")) setText(element, ago(Date.parse(element.dateTime), now));
 }
 
-// While nothing changes: a moment or an error may differ where no count does.
+// Without changes of counts: times and errors may still differ.
 const IDLE = 60000;
 
 function isDue(region, now, changedAt) {
   const { region: name, refresh: how } = region.dataset;
-  if (owed.has(name) && ![...region.querySelectorAll("[data-rows]")].some(isAtWork)) return true;
+  if (postponed.has(name) && ![...region.querySelectorAll("[data-rows]")].some(isAtWork)) return true;
   const fetched = due.get(name) ?? began;
   const passed = now - fetched;
   const [word, seconds] = (how || "").split(" ");
@@ -114,9 +114,9 @@ export async function refresh(names = null) {
   busy = true;
   const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
   try {
-    const asked = Date.now();   // not when it came: what changes in between is to be fetched again
-    const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
-    for (const name of wanted) { due.set(name, asked); owed.delete(name); }
+    const asked = Date.now();   // not the time of the response: later changes are fetched again
+    const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store", signal: AbortSignal.timeout(REFRESH_TIMEOUT) });
+    for (const name of wanted) { due.set(name, asked); postponed.delete(name); }
     if (answer.status === 401) { location.reload(); return; }
     if (!answer.ok) return;
     // Parsed apart: scripts in it would not run, and there are none.
@@ -127,7 +127,7 @@ export async function refresh(names = null) {
       const next = fresh.querySelector(`[data-region="${name}"]`);
       if (old && next) merge(old, next);
     }
-    // What the server drew is a moment older than the last tick.
+    // The page is older than the last tick.
     if (tick) figures();
     document.dispatchEvent(new CustomEvent("refreshed"));
   } catch {
@@ -141,14 +141,14 @@ export async function refresh(names = null) {
 function batch() {
   if (held || document.hidden) return;
   if (tick && dirty) { figures(); dirty = false; }
-  moments();
+  updateTimes();
   const wanted = dueRegions(Date.now());
   if (wanted.length) refresh(wanted);
 }
 
 // ---- merging ----
 
-// What only the page itself sets: the server's HTML knows nothing of it and must not take it away.
+// Set by the page itself; the server's HTML must not remove them.
 const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded", "data-more", "class"]);
 const KEPT_CLASSES = ["at", "fresh"];
 
@@ -191,7 +191,7 @@ function isAtWork(rows) {
   return rows.matches(":hover, :focus-within") || rows.querySelector("[aria-selected=true], .at") || document.querySelector("dialog[open]");
 }
 
-// Rows go by their key. While somebody points at them, is among them by keyboard or has some selected, they stay where they are.
+// Rows are matched by key. They do not move while the pointer or the focus is on them or some are selected.
 function mergeRows(old, next) {
   const mine = new Map([...old.children].map((row) => [row.dataset.key, row]));
   const theirs = [...next.children];
@@ -200,7 +200,7 @@ function mergeRows(old, next) {
   for (const row of theirs) if (mine.has(row.dataset.key)) merge(mine.get(row.dataset.key), row);
   for (const [key, row] of mine) row.classList.toggle("gone", !keys.has(key));
   if (mine.size && isAtWork(old)) {
-    if (added.length || keys.size !== mine.size) owed.add(old.closest("[data-region]").dataset.region);
+    if (added.length || keys.size !== mine.size) postponed.add(old.closest("[data-region]").dataset.region);
     news(old, added.length);
     return;
   }

@@ -1,4 +1,4 @@
-// Buttons of a program's own panel that ask nothing: pressed, done, told. Those that ask are acts, see dialogs.js.
+// Buttons of panels without a dialog. Those with one are acts, see dialogs.js.
 import { send } from "./dialogs.js";
 import { refresh } from "./live.js";
 import { toast } from "./format.js";

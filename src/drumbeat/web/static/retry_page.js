@@ -1,6 +1,6 @@
-// On the page of a store that is away: ask again until it answers, then show what was asked for.
+// On the error page of an unavailable store: retry until it responds, then reload.
 const PAUSE = 2000, TIMEOUT = 8000;
-const told = document.querySelector("[data-again]");
+const note = document.querySelector("[data-again]");
 
 async function ask() {
   let answer = null;
@@ -10,7 +10,7 @@ async function ask() {
     // The server of this page does not answer either.
   }
   if (answer && answer.status !== 503) { location.reload(); return; }
-  if (told) told.textContent = `Last attempt at ${new Date().toLocaleTimeString("en-GB")}; retrying.`;
+  if (note) note.textContent = `Last attempt at ${new Date().toLocaleTimeString("en-GB")}; retrying.`;
   setTimeout(ask, PAUSE);
 }
 

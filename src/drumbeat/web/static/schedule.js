@@ -1,4 +1,4 @@
-// The form of a schedule: while somebody types, the next moments are shown, or at its field what is wrong with the rule.
+// The form of a schedule: previews the next fire times while typing, or shows the error of the rule at its field.
 import { send } from "./dialogs.js";
 import { clearErrors, showError } from "./forms.js";
 import { ago } from "./format.js";

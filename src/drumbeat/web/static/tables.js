@@ -21,7 +21,7 @@ export function selectionOf(button) {
   if (!section || button.closest("[data-pick-bar]") === null) return null;
   if (everything.has(section)) {
     const filter = JSON.parse(section.dataset.filter || "{}");
-    // Nobody acts on everything by leaving something out: that is said in so many words.
+    // An act on everything must be explicit.
     return { body: Object.keys(filter).length ? { filter } : { all: true }, n: null };
   }
   const ids = chosenOf(section).map((row) => row.dataset.key);
