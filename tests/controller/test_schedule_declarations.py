@@ -236,7 +236,7 @@ async def test_an_outage_at_the_start_is_waited_out(store: Store, clock: FakeClo
     faulty = FaultyStore(store)
     faulty.fail_before["schedules.get"] = 2
     faulty.fail_after["schedules.put"] = 1
-    service = declarer(faulty, clock, declared())  # type: ignore[arg-type]
+    service = declarer(faulty, clock, declared())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(service.run())
         for _ in range(3):

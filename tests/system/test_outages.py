@@ -58,7 +58,7 @@ class Process:
 
     def wait_for_event(self, event: str) -> int:
         """The process in which it happened."""
-        return until_sync(lambda: journal.read(self._journal, event), deadline=20, what=event)[0].pid
+        return until_sync(lambda: journal.read(self._journal, event), deadline=20, what=event)[0].pid  # type: ignore[no-any-return]
 
     def enqueue(self, url: str) -> str:
         done = subprocess.run(

@@ -142,7 +142,7 @@ async def test_the_first_tick_has_the_rates_of_the_last_stretch_that_all_workers
     hand = await making.worker(store)
     at = (await store.inspect.now() // STRETCH - 2) * STRETCH
     rows = [
-        Rollup(resolution=Resolution.TEN_SECONDS, at=at + place * STRETCH, queue="mail", task="send_mail", **numbers)
+        Rollup(resolution=Resolution.TEN_SECONDS, at=at + place * STRETCH, queue="mail", task="send_mail", **numbers)  # type: ignore[arg-type]
         for place in range(3)
         for numbers in [{"started": 50, "succeeded": 40, "failed": 10}]
     ]
@@ -180,7 +180,7 @@ NOW = 1_000 * STRETCH + 4_000_000
 
 def counted(**numbers: int) -> Rollup:
     at = NOW // STRETCH * STRETCH - 2 * STRETCH
-    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="mail", task="send_mail", **numbers)
+    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="mail", task="send_mail", **numbers)  # type: ignore[arg-type]
 
 
 def test_all_speeds_are_of_one_source_and_one_stretch() -> None:

@@ -155,7 +155,7 @@ TWO_TICKS = """() => {
 
 
 async def test_under_a_path_of_another_program_everything_works_too(open_page: OpenPage, app: Drumbeat) -> None:
-    async with serve_dashboard(Program(app)) as (address, _):
+    async with serve_dashboard(Program(app)) as (address, _):  # type: ignore[arg-type]
         page = await open_page(address)
         await page.goto("/admin/jobs/")
         await mark(page)
