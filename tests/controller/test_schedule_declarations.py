@@ -126,7 +126,7 @@ async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
     await put_schedule(store, theirs, first_fire_time(theirs, clock.now_us()))
     await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).definition == theirs
-    assert "belongs to somebody else" in caplog.text
+    assert "belongs to another app" in caplog.text
 
 
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:
