@@ -1,7 +1,7 @@
-"""The only place that asks what time it is, and that sleeps.
+"""The only place that reads the time, and that sleeps.
 
-Everything else is handed a `Clock`. `SYSTEM` is the real one; `FakeClock` stands still until a test moves it.
-Wall time is microseconds UTC; `monotonic` is for leases and durations, and goes on while the machine is suspended.
+Everything else is given a `Clock`. `SYSTEM` is the real one; `FakeClock` stands still until a test advances it. Wall time is
+microseconds UTC; `monotonic` is for leases and durations, and includes the time that the machine was suspended.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that has been asked for later."""
+    """A scheduled call."""
 
     def cancel(self) -> object:
-        """Forget it; harmless when it has been called."""
+        """Do not make the call; harmless afterwards."""
 
 
 class Clock(Protocol):
-    """What every part may know of time."""
+    """Time, as every part sees it."""
 
     def now_us(self) -> int:
-        """Wall time: microseconds since 1970 UTC. It may step, forwards and back."""
+        """Wall time: microseconds since 1970 UTC. It may step forwards and back."""
 
     def monotonic(self) -> float:
-        """Seconds from some fixed moment; never steps back, and counts the time that the machine was suspended."""
+        """Seconds since some fixed time; never steps back, and includes the time that the machine was suspended."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let at least so many seconds pass."""
+        """Return after at least this many seconds."""
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        """Have the running loop make this call after so many seconds."""
+        """Schedule a call on the running loop."""
 
 
 class SystemClock:
     """The machine's own clocks."""
 
-    # CLOCK_MONOTONIC stands still in suspend: a laptop that wakes up would believe in leases that ended hours ago.
+    # CLOCK_MONOTONIC stops in suspend: a laptop that wakes up would trust leases that expired hours ago.
     _boot_time: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-    # Held here: a handler that patches the module `time`, and forgets to undo it, must not stop the clock of its worker.
+    # Bound here: a handler that patches the module `time` must not stop the clock of its worker.
     _time_ns = staticmethod(time.time_ns)
     _monotonic = staticmethod(time.monotonic)
     _gettime = staticmethod(time.clock_gettime)
@@ -67,20 +67,20 @@ SYSTEM: Clock = SystemClock()
 
 
 def jitter(seconds: float, uniform: Callable[[float, float], float] = random.uniform) -> float:
-    """About so long, so that many sleepers do not wake together: 0.5 to 1.5 times."""
+    """0.5 to 1.5 times `seconds`, so that many sleepers do not wake together."""
     return uniform(0.5, 1.5) * seconds
 
 
 class FakeClock:
-    """A clock that moves when a test says so.
+    """A clock that a test advances.
 
-    `await advance(seconds)` wakes the sleepers that fall due, one by one in the order of their moments, and lets the
-    loop run after each, so that what sleeps again within the span is woken again. Sleepers on other threads' loops are
-    woken too, but only those of the calling loop have run when `advance` returns.
+    `await advance(seconds)` wakes the sleepers that are due, one by one in order of time, and lets the loop run after each, so
+    that one that sleeps again within the span is woken again. Sleepers on other threads' loops are woken too, but only those of
+    the calling loop have run when `advance` returns.
     """
 
     _START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
-    # Loop turns given to whoever was woken: enough for a wake-up to travel through several tasks and queues.
+    # Loop iterations after each wake-up: enough for it to pass through several tasks and queues.
     _TURNS = 25
 
     def __init__(self, now_us: int = _START_US) -> None:
@@ -98,7 +98,7 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many sleep now: a test may wait for this before it moves time."""
+        """The number of sleepers: a test may wait for it before it advances."""
         with self._lock:
             return sum(not future.done() for _, _, future in self._sleepers)
 
@@ -114,7 +114,7 @@ class FakeClock:
         return future
 
     def _future(self, seconds: float) -> asyncio.Future[None]:
-        """Done when so many seconds have been advanced."""
+        """Done when the clock has advanced by this many seconds."""
         if not math.isfinite(seconds):
             raise ValueError(f"cannot sleep for {seconds} seconds")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,10 +124,10 @@ class FakeClock:
         return future
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass, for wall and monotonic time alike."""
+        """Advance wall and monotonic time."""
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time cannot advance by {seconds} seconds")
-        # Whoever has been started but has not come to its sleep yet would miss the span.
+        # A task that was started but has not reached its sleep yet would miss the span.
         await self._settle()
         end_us = self._passed_us + round(seconds * 1_000_000)
         while (sleeper := self._next_due(end_us)) is not None:
@@ -137,7 +137,7 @@ class FakeClock:
         await self._settle()
 
     def jump(self, seconds: float) -> None:
-        """Step the wall clock only, as an administrator or NTP would: nobody wakes, monotonic time stands."""
+        """Step the wall clock only, as NTP would: nothing wakes, monotonic time does not move."""
         self._wall_at_start_us += round(seconds * 1_000_000)
 
     def _next_due(self, end_us: int) -> asyncio.Future[None] | None:

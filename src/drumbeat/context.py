@@ -1,7 +1,7 @@
-"""What running code may ask of the job it runs: `current_job()`.
+"""The running job, as seen by its handler: `current_job()`.
 
-A RunningJob is made for each run and lives in a context variable, which threads of the worker get as a copy. It does not
-talk to the store: progress and aborts are kept here and carried by the worker; completions go through a `Completer`.
+A RunningJob is made for each run and set in a context variable, which threads of the worker get as a copy. It does not call the
+store: the worker carries progress and aborts; completions go through a `Completer`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class AbortReason(StrEnum):
 
 
 class Aborted(BaseException):
-    """Raised by `check()`: ends the attempt in the way that the reason asks for.
+    """Raised by `check()`: ends the attempt according to the reason.
 
     Derives from BaseException so that a handler's own `except Exception` does not swallow it.
     """
@@ -39,9 +39,9 @@ class Aborted(BaseException):
 
 
 class AbortSignal:
-    """Whether a running job (or a start-up call, or a room's handler) should stop, and why.
+    """Whether a running job (or a start-up call, or a room's handler) should stop, and for which reason.
 
-    Set once by the worker, read by handlers in any thread."""
+    Set by the worker, read by handlers on any thread."""
 
     __slots__ = ("_callbacks", "_condition", "reason")
 
@@ -54,7 +54,7 @@ class AbortSignal:
         return self.reason is not None
 
     def set(self, reason: AbortReason) -> None:
-        """The first reason stays, except that draining, which is only a wish, gives way to a real one."""
+        """The first reason stays, except that any other replaces DRAINING, which is only a request."""
         if self.reason is None or self.reason is AbortReason.DRAINING:
             self.reason = reason
         with _signals_mutex:
@@ -71,7 +71,7 @@ class AbortSignal:
             raise Aborted(self.reason)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the job should stop; False when the time is over. Not for code on an event loop."""
+        """Block this thread until the job should stop; False after `timeout` seconds. Not for code on an event loop."""
         with _signals_mutex:
             if self._condition is None:
                 self._condition = threading.Condition()
@@ -96,7 +96,7 @@ class AbortSignal:
 
             with _signals_mutex:
                 self._callbacks += (wake,)
-            if self.reason is not None:  # set between the look and the registration
+            if self.reason is not None:  # set between the check and the registration
                 wake()
             await woken
         assert self.reason is not None
@@ -114,7 +114,7 @@ class Completion(StrEnum):
 
 
 class JobTransaction(Protocol):
-    """A transaction on a connection of its own: the writes of the block and the job's completion are committed together."""
+    """A transaction on a connection of its own that commits the block's writes together with the job's completion."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -130,7 +130,7 @@ class JobTransaction(Protocol):
 
 
 class Completer(Protocol):
-    """How the process around a handler completes its job."""
+    """Completes a job on behalf of its handler."""
 
     async def complete(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
 
@@ -181,32 +181,32 @@ class RunningJob:
 
     @property
     def token(self) -> int:
-        """Grows with each claim: a resource that remembers the highest one seen can refuse a zombie's write."""
+        """Fencing token, grows with each claim: a resource that remembers the highest one can refuse a zombie's write."""
         return self._claimed.token
 
     @property
     def scheduled_for(self) -> datetime:
-        """The moment this job was meant for, whatever delays and retries did since."""
+        """The time this job was meant for, without delays and retries since."""
         return from_us(self._claimed.due_at)
 
     def progress(self, value: Any) -> None:
-        """Show how far this job is: any JSON value, the last one wins, stored about once a second. Never blocks."""
+        """Report the progress of this job: any JSON value; the last one is stored about once a second. Never blocks."""
         self._report_progress(self._claimed, value)
 
     async def complete(self, *, conn: Any, result: Any = None) -> None:
-        """Finish this job inside your own transaction on `conn`: its writes and the end of the job are committed together.
+        """Complete this job in your own transaction on `conn`: its writes and the job's completion are committed together.
 
-        Make it the last statement before the commit: from here to there, nobody can cancel the job or ask how it is. `conn` is
-        what `using(conn=...)` takes, a connection to the database that holds the jobs. If the transaction is rolled back, the
-        job is not finished, and the attempt fails. What the handler returns is not looked at any more: give `result` here.
-        On a connection that is in no transaction and commits each statement by itself, the job is finished at once.
+        Make it the last statement before the commit: until then, the job can be neither cancelled nor inspected. `conn` is what
+        `using(conn=...)` takes, a connection to the database that holds the jobs. If the transaction is rolled back, the job is
+        not completed, and the attempt fails. The handler's return value is ignored: pass `result` here. On a connection in
+        autocommit mode, outside of a transaction, the job is completed at once.
 
-        If somebody else has this job by now, the transaction is refused as a whole, and the attempt is ended.
+        If this job has been claimed by another worker meanwhile, the transaction fails as a whole, and the attempt is ended.
 
         Raises:
             InvalidArguments: `conn` cannot be used.
             NotTransactional: the store has no transactions.
-            ClaimLost: this run has completed it before.
+            ClaimLost: this run has completed it already.
         """
         await self._completer.complete(self, conn, result)
 
@@ -215,15 +215,15 @@ class RunningJob:
         self._completer.complete_sync(self, conn, result)
 
     def transaction(self) -> JobTransaction:
-        """The short form of `complete`, which brings its own connection to the database that holds the jobs.
+        """`complete` with a connection of its own to the database that holds the jobs.
 
             async with current_job().transaction() as conn:
                 await conn.execute(...)
 
-        When the block ends, the job is completed and everything is committed; an exception out of it rolls everything back.
-        `conn` is asyncpg's on PostgreSQL (psycopg's in a `def` handler, with a plain `with`), and sqlite3's on SQLite, where
-        the block may last for 5 seconds, because nobody else can write meanwhile. For a result, let the last statement of the
-        block be `await current_job().complete(conn=conn, result=...)`.
+        When the block ends, the job is completed and everything is committed; an exception rolls everything back. `conn` is
+        asyncpg's on PostgreSQL (psycopg's in a `def` handler, with a plain `with`), and sqlite3's on SQLite, where the block
+        may take at most 5 seconds, because it blocks all other writers. For a result, let the last statement of the block be
+        `await current_job().complete(conn=conn, result=...)`.
 
         Raises:
             TransactionTooLong: it was rolled back.
@@ -232,7 +232,7 @@ class RunningJob:
         return self._completer.transaction(self)
 
     def check(self) -> None:
-        """Raise if this job should stop; the attempt then ends as the reason asks, without a charge on drain."""
+        """Raise Aborted if this job should stop; a drained attempt is not charged."""
         self.aborted.check()
 
 
@@ -240,14 +240,14 @@ CURRENT_JOB: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
 CURRENT_BATCH: ContextVar[Sequence[ClaimedJob]] = ContextVar("drumbeat_current_batch")
 """The jobs of a batch handler, which has no current job."""
 CURRENT_SIGNAL: ContextVar[AbortSignal] = ContextVar("drumbeat_abort_signal")
-"""Of what runs here and is no job: a start-up call, a handler of a room."""
+"""Of code that is not a job: a start-up call, a handler of a room."""
 
 
 def current_job() -> RunningJob:
-    """The job that this code runs in.
+    """The job whose handler runs this code.
 
     Raises:
-        NotInJob: this code does not run inside a handler (or inside a batch handler, whose calls say which job they are).
+        NotInJob: not inside a handler, or inside a batch handler, whose calls name their jobs.
     """
     try:
         return CURRENT_JOB.get()
@@ -256,11 +256,11 @@ def current_job() -> RunningJob:
 
 
 def abort_signal() -> AbortSignal:
-    """Whether the code that asks should stop. In a job's handler it is the same as `current_job().aborted`; start-up calls and
-    handlers of rooms, which have no job, hear of it when their worker drains and when their time is over.
+    """Whether the calling code should stop. In a job's handler it is `current_job().aborted`; in start-up calls and handlers of
+    rooms, which have no job, it is set when their worker drains and when they time out.
 
     Raises:
-        NotInJob: this code runs in none of these.
+        NotInJob: not inside any of these.
     """
     running = CURRENT_JOB.get(None)
     signal = CURRENT_SIGNAL.get(None) if running is None else running.aborted
@@ -270,7 +270,7 @@ def abort_signal() -> AbortSignal:
 
 
 def log_fields() -> dict[str, Any]:
-    """What log records of this code are about: the running job, or the batch; nothing outside of handlers."""
+    """The fields that name the running job, or the batch, in log records; empty outside of handlers."""
     running = CURRENT_JOB.get(None)
     if running is not None:
         return {"job": running.id, "attempt": running.attempt, "task": running.task, "queue": running.queue}
@@ -280,5 +280,5 @@ def log_fields() -> dict[str, Any]:
     return {}
 
 
-# Downwards: logs knows nothing of jobs, and its records are about them in every process that can run one.
+# Registered here: logs.py knows nothing of jobs.
 logs.add_field_source(log_fields)

@@ -1,8 +1,8 @@
 """Events as log records: the library's own subscriber, while a worker runs.
 
-A success is told at DEBUG only (a record costs 10 µs, a job 20), with one summary a second at INFO while there is work; a
-failed attempt is a WARNING, a dead letter an ERROR, an outage is told once for each change. Texts are constant, facts are
-fields. How records look and where they go is not decided here.
+A success is logged at DEBUG only (a record costs 10 µs, a job 20), with one summary a second at INFO while there is work; a
+failed attempt is a WARNING, a dead letter an ERROR, an outage one record for each change. Messages are constant, facts are
+fields. The format and destination of records is decided in logs.py.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ log = logging.getLogger("drumbeat.worker")
 
 @contextmanager
 def log_events(events: Events) -> Iterator[None]:
-    """Log what happens while the body runs."""
-    wanted: dict[type[Event], Callable[[Any], None]] = dict(_LOGGERS)
+    """Log events while the body runs."""
+    loggers: dict[type[Event], Callable[[Any], None]] = dict(_LOGGERS)
     if log.isEnabledFor(logging.DEBUG):
-        # Only then: an event that somebody listens to is built for each job.
-        wanted |= _DEBUG_LOGGERS
-    for kind, tell in wanted.items():
-        events.subscribe(kind, tell)
+        # Only then: these events are built for each job if they have a subscriber.
+        loggers |= _DEBUG_LOGGERS
+    for kind, log_event in loggers.items():
+        events.subscribe(kind, log_event)
     try:
         yield
     finally:
-        for kind, tell in wanted.items():
-            events.unsubscribe(kind, tell)
+        for kind, log_event in loggers.items():
+            events.unsubscribe(kind, log_event)
 
 
 def _job_started(event: JobStarted) -> None:
@@ -81,12 +81,12 @@ def _jobs_done(event: JobsDone) -> None:
 
 def _result_refused(event: ResultRefused) -> None:
     facts = {"job": event.id, "task": event.task, "token": event.token, "instance": event.instance}
-    log.warning("late result refused: the job belongs to another instance by now", extra=facts)
+    log.warning("late outcome refused: the job belongs to another instance by now", extra=facts)
 
 
 def _lease_lost(event: LeaseLost) -> None:
     facts = {"instance": event.instance, "running": event.running}
-    log.error("this instance was taken for dead: its running jobs are aborted", extra=facts)
+    log.error("this instance was declared dead: its running jobs are aborted", extra=facts)
 
 
 def _store_down(event: StoreDown) -> None:
@@ -104,11 +104,11 @@ def _store_emptied(event: StoreEmptied) -> None:
 
 def _store_out_of_space(event: StoreOutOfSpace) -> None:
     facts = {"url": event.url, "reason": event.reason}
-    log.error("the store is full: make room; what cannot be written is kept and tried again", extra=facts)
+    log.error("the store is full: free some space; what cannot be written is kept and retried", extra=facts)
 
 
 def _store_has_space(event: StoreHasSpace) -> None:
-    log.warning("the store has room again", extra={"url": event.url, "after": event.after})
+    log.warning("the store has space again", extra={"url": event.url, "after": event.after})
 
 
 def _loop_blocked(event: LoopBlocked) -> None:
@@ -129,7 +129,7 @@ def _room_failed(event: RoomFailed) -> None:
 
 def _instance_died(event: InstanceDied) -> None:
     facts = {"dead": event.dead, "crash_suspect": event.jobs.crash_suspect, "released": event.jobs.released}
-    log.warning("an instance was found dead: its jobs are free", extra=facts)
+    log.warning("an instance was declared dead: its jobs are freed", extra=facts)
 
 
 def _leader_changed(event: LeaderChanged) -> None:
@@ -154,11 +154,11 @@ def _schedule_skipped(event: ScheduleSkipped) -> None:
         "reason": event.reason,
     }
     if event.reason == "overlap":
-        # That is what overlap="skip" is for, and a short interval may do it all the time.
-        log.info("schedule skipped: its last run is still going on", extra=facts)
+        # Intended by overlap="skip"; a short interval may do it all the time.
+        log.info("schedule skipped: its last run is not over", extra=facts)
     else:
         log.warning(
-            "schedule skipped: moments passed without a run", extra=facts | {"last": _format_timestamp(event.last)}
+            "schedule skipped: fire times passed without a run", extra=facts | {"last": _format_timestamp(event.last)}
         )
 
 

@@ -218,9 +218,9 @@ class Heartbeat:
         self._observer.reset()
         if reply.alive:
             facts = {"instance": self._id, "beat": reply.beat, "remembered": self._last_beat}
-            log.error("the store has gone back in time: an older copy of it was restored", extra=facts)
+            log.error("an older copy of the store was restored", extra=facts)
             # Frees at once what we hold according to the restored copy.
-            await self._leave(store, "the store went back in time")
+            await self._leave(store, "an older copy of the store was restored")
         elif not await self._is_known(store):
             call(self._listener.on_store_emptied)
         self._id = new_instance_id()
@@ -263,7 +263,7 @@ class Heartbeat:
         if not self._has_logged:
             self._has_logged = True
             facts = {"instance": self._id, "failures": self._rule.failures, "reason": reason}
-            log.error("the store has taken no heartbeat for long", extra=facts)
+            log.error("the store has accepted no heartbeat for long", extra=facts)
         call(self._listener.on_store_unreachable, self._rule.failures, reason)
 
     async def _declare_dead(self, store: Store, call: CallOnLoop, dead: list[Peer]) -> None:

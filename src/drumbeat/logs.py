@@ -1,7 +1,7 @@
-"""How log records look: lines for people, or JSON lines. For processes that are ours: `drumbeat run`, and `app.run()`.
+"""The format of log records: text or JSON lines. For processes of our own: `drumbeat run`, and `app.run()`.
 
-The library logs constant texts with fields (`log.warning("job failed", extra={"job": id})`) and never configures logging
-where a user's program has done so, or runs on (`serve`, enqueue): that is the user's business.
+The library logs constant messages with fields (`log.warning("job failed", extra={"job": id})`). It never configures logging if
+the program has done so, nor where it is a guest of the program (`serve`, enqueue).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .durations import from_us
 from .redaction import mask_urls, redact
 
 TOKEN_FIELD = "token"
-"""Of a job or a lock: a number that only grows, and no secret."""
+"""A fencing token of a job or a lock: not a secret, unlike other fields of this name."""
 FieldSource = Callable[[], Mapping[str, Any]]
 _field_sources: list[FieldSource] = []
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -33,17 +33,17 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    # Only Drumbeat and the user's own program speak at this level; a driver's debugging would drown them.
+    # DEBUG is only for Drumbeat: the debug output of drivers would drown everything else.
     logging.getLogger("drumbeat").setLevel(level.upper())
     if level != "debug":
         root.setLevel(level.upper())
 
 
 class SafeLogger(logging.Logger):
-    """A logger whose calls never raise: handlers and filters are the program's own code, and what is logged has happened."""
+    """A logger whose calls never raise: handlers and filters are the program's code."""
 
     def _log(self, level: int, msg: object, args: Any, *rest: Any, **options: Any) -> None:
-        options["stacklevel"] = options.get("stacklevel", 1) + 1  # not this frame, but its caller's
+        options["stacklevel"] = options.get("stacklevel", 1) + 1  # the caller's frame, not this one
         try:
             super()._log(level, msg, args, *rest, **options)
         except BaseException as error:
@@ -51,7 +51,7 @@ class SafeLogger(logging.Logger):
 
 
 def protect_loggers() -> None:
-    """From now on nothing that the program's logging does can harm a worker. For our own loggers only."""
+    """Make our own loggers safe: from now on the program's logging cannot harm a worker."""
     for name, logger in logging.root.manager.loggerDict.items():
         if (name == "drumbeat" or name.startswith("drumbeat.")) and type(logger) is logging.Logger:
             logger.__class__ = SafeLogger
@@ -69,12 +69,12 @@ def _warn_once(error: BaseException) -> None:
 
 
 def add_field_source(source: FieldSource) -> None:
-    """From now on each record also has the fields that `source` gives where the record is made."""
+    """Add the fields that `source` returns to each record, in the context in which it is made."""
     _field_sources.append(source)
 
 
 def _add_fields(record: logging.LogRecord) -> bool:
-    """On the thread and in the context of whoever logs. What a record says of itself stays."""
+    """Runs on the thread and in the context that logs. The record's own fields win."""
     known = vars(record)
     for source in _field_sources:
         for name, value in source().items():
@@ -83,35 +83,34 @@ def _add_fields(record: logging.LogRecord) -> bool:
 
 
 def get_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`, without what must be hidden from people."""
+    """The fields given as `extra`, with secrets redacted."""
     fields = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
-    kept: dict[str, Any] = redact(fields)
-    if isinstance(fence := fields.get(TOKEN_FIELD), int):
-        kept[TOKEN_FIELD] = fence
-    return kept
+    redacted: dict[str, Any] = redact(fields)
+    if isinstance(token := fields.get(TOKEN_FIELD), int):
+        redacted[TOKEN_FIELD] = token
+    return redacted
 
 
 class TextLines(logging.Formatter):
     """`09:30:00.125 WARNING job failed job=... task=charge attempt=2`, times in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = from_us(int(record.created * 1_000_000))
+        created = from_us(int(record.created * 1_000_000))
         name = "" if record.name.startswith("drumbeat") else f" {record.name}:"
-        words = [f"{moment:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
+        words = [f"{created:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
         words += [f"{key}={_format_value(value)}" for key, value in get_fields(record).items()]
-        # One record is one line, whatever an error message or a key has in it; only a traceback takes more.
+        # One record is one line, whatever its fields contain; only a traceback takes more.
         line = _escape_unprintable(" ".join(words))
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
-            # URLs turn up in messages and tracebacks of drivers, with everything that is in them.
+            # Drivers put URLs with passwords into messages and tracebacks.
             line += "\n" + "\n".join(map(_escape_unprintable, mask_urls(record.exc_text).splitlines()))
         return line
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the record's fields, the current span's ids, and the traceback if
-    there is one."""
+    """One JSON object a line: time, level, logger, message, the record's fields, the current span's ids, any traceback."""
 
     _encoder = msgspec.json.Encoder(enc_hook=lambda value: mask_urls(str(value)))
 
@@ -123,7 +122,7 @@ class JsonLines(logging.Formatter):
             "message": mask_urls(record.getMessage()),
             "process": record.process,
         }
-        # Asked here, in the context of whoever logs: our handler formats at once.
+        # Our handler formats at once, in the context that logs.
         line |= {
             key: value for key, value in (tracing.current_trace_ids() | get_fields(record)).items() if key not in line
         }
@@ -131,7 +130,7 @@ class JsonLines(logging.Formatter):
             line["traceback"] = mask_urls(self.formatException(record.exc_info))
         try:
             return self._encoder.encode(line).decode()
-        except (TypeError, ValueError):  # a lone surrogate, or a key that is no text
+        except (TypeError, ValueError):  # a lone surrogate, or a key that is not a string
             safe = {key: ascii(value) for key, value in line.items()}
             return self._encoder.encode(safe).decode()
 

@@ -1,12 +1,12 @@
-"""What an instance tells of its store: that it stopped answering or is full, and that this is over.
+"""Report outages of the store: that it is unreachable or full, and that this is over.
 
-    parts of the worker's loop    --failed, answered--> |        | --> StoreDown, StoreUp
-    parts beside the heart        --full only---------> | Outage | --> StoreOutOfSpace, StoreHasSpace
+    parts on the worker's loop        --failed, answered--> |                | --> StoreDown, StoreUp
+    parts on the heartbeat's loop     --full only---------> | OutageReporter | --> StoreOutOfSpace, StoreHasSpace
 
-Each is told once, however many parts meet it. Away is over with the first answer to anybody. Full is over when every part that
-was refused has been served: a full store still answers reads, and lets jobs end where the engine can.
+Each event is emitted once, however many parts are affected. An outage is over with the first answer to any part. A full store
+is so until every part that was refused has been served: it still answers reads, and lets jobs end where the engine can.
 
-For `Patience`, which knows when; what is told goes to subscribers and logs, so the URL has no password in it.
+`OutageBackoff` calls this. The events go to subscribers and logs, so the URL is masked.
 """
 
 import threading
@@ -21,7 +21,7 @@ from drumbeat.settings import Settings
 
 
 class OutageReporter:
-    """A `service.Teller` for the parts of one instance, on whichever thread they live."""
+    """An `OutageListener` for the parts of one instance. Thread-safe."""
 
     def __init__(self, events: Events, clock: Clock, url: str, identity: Callable[[], InstanceId]) -> None:
         self._events = events
@@ -49,17 +49,17 @@ class OutageReporter:
         self.on_accepted(part)
 
     def on_full(self, part: object, error: StoreFull) -> None:
-        """There is no space for what this part writes."""
+        """The store has no space for what this part writes."""
         with self._mutex:
-            is_news = not self._refused
+            is_first = not self._refused
             self._refused.add(id(part))
-            if is_news:
+            if is_first:
                 self._full_since = self._clock.monotonic()
-        if is_news:
+        if is_first:
             self._events.emit(StoreOutOfSpace(instance=self._identity(), url=self._url, reason=str(error)))
 
     def on_accepted(self, part: object) -> None:
-        """What this part writes was taken."""
+        """The store has accepted what this part writes."""
         with self._mutex:
             was_full = bool(self._refused)
             self._refused.discard(id(part))
@@ -77,7 +77,7 @@ class OutageReporter:
 
 
 class FullStoreReporter:
-    """A `service.Teller` for parts beside others whose calls tell sooner, and more surely, that the store is away."""
+    """An `OutageListener` for parts whose outages others report sooner: it passes on only that the store is full."""
 
     is_away = False
 

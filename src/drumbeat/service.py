@@ -71,7 +71,7 @@ class Wakeup:
 
 
 class OutageListener(Protocol):
-    """Is told of failures and answers of the store by the parts of an instance; `part` may be any object."""
+    """Receives failures and answers of the store from the parts of an instance; `part` may be any object."""
 
     @property
     def is_away(self) -> bool:

@@ -152,14 +152,14 @@ class Supervisor:
         instance, started = worker.read_journal()
         facts = {"slot": number, "pid": worker.pid, "exit": describe_exit(exit_code)}
         if exit_code == EXIT_OK and not started:  # else a handler has called exit
-            log.info("worker process left", extra=facts)
+            log.info("worker process exited", extra=facts)
             return  # it has deregistered itself
         if exit_code == EXIT_CONFIG_ERROR and start_error:
             self._start_error = self._start_error or start_error
             self._stop_all()
             return
         if exit_code in (EXIT_REPLACE, EXIT_NO_STORE) or self._stopping.is_set():
-            log.info("worker process left", extra=facts)
+            log.info("worker process exited", extra=facts)
         else:
             log.error("worker process died", extra=facts | {"started": len(started)})
         if worker.was_killed:
@@ -175,7 +175,7 @@ class Supervisor:
     async def _wait_before_restart(self, number: int, seconds: float) -> None:
         if not seconds:
             return
-        log.warning("worker process waits before it is started again", extra={"slot": number, "seconds": seconds})
+        log.warning("worker process waits before its restart", extra={"slot": number, "seconds": seconds})
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -238,6 +238,6 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for worker in self._workers:
-            log.error("worker process does not leave: killed", extra={"pid": worker.pid})
+            log.error("worker process does not exit: killed", extra={"pid": worker.pid})
             worker.was_killed = True
             worker.kill()

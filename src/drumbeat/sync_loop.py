@@ -1,4 +1,4 @@
-"""The event loop behind sync calls: one daemon thread for each process, started by the first call.
+"""The event loop behind sync calls: one daemon thread per process, started by the first call.
 
 Any number of threads may call at the same time. A forked child gets a loop of its own. This module knows nothing of jobs.
 """
@@ -32,10 +32,10 @@ class SyncLoop:
         self._is_registered_at_exit = False
 
     def run(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for what it returns. Ctrl-C ends the wait, and cancels the work.
+        """Run `work` and return its result. Ctrl-C ends the wait, and cancels the work.
 
         Raises:
-            WrongContext: this is the thread of a running loop; `called` is what the refusal names.
+            WrongContext: this is the thread of a running loop; the message has `name`.
         """
         try:
             asyncio.get_running_loop()
@@ -46,19 +46,21 @@ class SyncLoop:
             raise WrongContext(name, "the async form, with await", loop_runs=True)
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
-            # In slices: a signal that arrives just before a thread blocks on a lock does not wake it (seen in 1 of 60).
+            # In intervals: a signal that arrives just before a thread blocks on a lock does not wake it (seen in 1 of 60).
             while not wait([future], _WAIT_INTERVAL).done:
                 pass
             return future.result()
         finally:
-            future.cancel()  # changes nothing once it is done
+            future.cancel()  # no effect once it is done
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # Daemon: a program may end without a word to us, as it would with a plain function.
-                self._thread = threading.Thread(target=_run_loop, args=[self._loop], name="drumbeat sync", daemon=True)
+                # Daemon: a program may exit without closing us.
+                self._thread = threading.Thread(
+                    target=_run_loop, args=[self._loop], name="drumbeat-sync-loop", daemon=True
+                )
                 self._thread.start()
                 if not self._is_registered_at_exit:
                     atexit.register(self.close)
@@ -66,7 +68,7 @@ class SyncLoop:
             return self._loop
 
     def close(self) -> None:
-        """End the thread; what was opened on its loop is closed there. The next call starts a new one."""
+        """End the thread; stores that were opened on its loop are closed there. The next call starts a new thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -75,7 +77,7 @@ class SyncLoop:
         thread.join(_CLOSE_TIMEOUT)
 
     def reset_after_fork(self) -> None:
-        """In a forked child: the thread is not here, and its lock may have been held."""
+        """In a forked child: the thread does not exist here, and its lock may have been held."""
         self._lock = threading.Lock()
         _parent_loops.append(self._loop)
         self._loop = self._thread = None
@@ -86,7 +88,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        # As asyncio.run does it: stores opened on this loop are closed by the end of its async generators.
+        # As in asyncio.run: the end of its async generators closes stores opened on this loop.
         pending = asyncio.all_tasks(loop)
         for task in pending:
             task.cancel()
@@ -97,7 +99,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _parent_loops: list[asyncio.AbstractEventLoop | None] = []
-"""The parent's loops, kept so that nothing in a forked child closes what the parent still uses."""
+"""The parent's loops, kept alive so that a forked child closes nothing that the parent still uses."""
 
 SYNC_LOOP = SyncLoop()
 
@@ -106,7 +108,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def to_sync(name: str, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """The same function for code without a loop."""
+    """A sync version of an async function."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return SYNC_LOOP.run(name, function(*args, **kwargs))

@@ -1,9 +1,8 @@
-"""Spans of jobs, from enqueue to run, where the program traces with OpenTelemetry; and what of a span travels with a job.
+"""Spans of jobs, from enqueue to run, if the program traces with OpenTelemetry; and the trace context that a job carries.
 
 A program that has set a provider has imported `opentelemetry.trace`, so nothing is imported here that is not there already:
-without OpenTelemetry all this costs one look into `sys.modules`. Names and attributes are those of OpenTelemetry's messaging
-conventions. What travels is a W3C traceparent, which is text: the store knows nothing of spans, and what it gives back is
-believed only if it looks like one.
+without OpenTelemetry this costs one lookup in `sys.modules`. Names and attributes follow OpenTelemetry's messaging
+conventions. A job carries a W3C traceparent as text; one that is malformed is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 SCOPE = "drumbeat"
 API = "opentelemetry.trace"
 LOST = "lost"
-"""The outcome of an attempt whose job belongs to somebody else by now."""
+"""The outcome of an attempt whose job is no longer ours."""
 _FAILED = frozenset({OutcomeKind.RETRY.value, OutcomeKind.DEAD.value, OutcomeKind.CRASHED.value})
 _MAX_ERRORS = 10
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
@@ -56,7 +55,7 @@ def to_span_result(outcome: Outcome | None) -> SpanResult:
 def get_span_factory() -> SpanFactory | None:
     """None, unless the program has set a provider."""
     trace = modules.get(API)
-    # Its own function would look into the environment each time, before it tells that there is none.
+    # get_tracer_provider() would read the environment each time, even if no provider is set.
     if trace is None or (getattr(trace, "_TRACER_PROVIDER", trace) is None and not _HAS_PROVIDER_VARIABLE):
         return None
     return _from_provider(trace)
@@ -67,13 +66,13 @@ def _from_provider(trace: Any) -> SpanFactory | None:
     provider = trace.get_tracer_provider()
     if _span_factory is None or _span_factory.provider is not provider:
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-            return None  # the interface is there, and nobody has set a provider behind it
+            return None  # the API is imported, but no provider is set
         _span_factory = SpanFactory(provider)
     return _span_factory
 
 
 class SpanFactory:
-    """The spans that this process makes, with the program's provider."""
+    """Makes spans with the program's provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self.provider = provider
@@ -81,18 +80,19 @@ class SpanFactory:
 
     @contextmanager
     def start_send(self, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-        """A `send` span around the block that stores these jobs; gives them with its context. Of what is raised it is told."""
+        """A `send` span around the block that stores these jobs; yields them with its context. Records what the block
+        raises."""
         from opentelemetry.trace import SpanKind
 
         attributes = _attributes("send", jobs)
         name = _name("send", attributes)
         with self._tracer.start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes) as span:
             trace = format_traceparent(span.get_span_context())
-            # One that has a trace is only carried on: from an outbox, for instance.
+            # A job that has a trace keeps it: from an outbox, for instance.
             yield [job if job.trace is not None else msgspec.structs.replace(job, trace=trace) for job in jobs]
 
     def start_process(self, jobs: Sequence[ClaimedJob], *, is_batch: bool) -> AttemptSpan:
-        """A `process` span for a run of these jobs: a child of the span that enqueued the job; of a batch, with links."""
+        """A `process` span for a run of these jobs: a child of the span that enqueued the job; for a batch, with links."""
         from opentelemetry import trace
         from opentelemetry.context import Context
 
@@ -117,7 +117,7 @@ class SpanFactory:
 
 
 class AttemptSpan:
-    """The span of one run, current where it was made until `leave`."""
+    """The span of one run; current where it was made until `detach`."""
 
     __slots__ = ("_ended_ns", "_span", "_token")
 
@@ -138,19 +138,19 @@ class AttemptSpan:
         from opentelemetry import context
 
         context.detach(self._token)
-        # How it ended may be known later: of one that has completed its job, only by a look into the store.
+        # The outcome may be known later: after `complete()`, only from the store.
         self._ended_ns = SYSTEM.now_us() * 1_000
 
-    def finish(self, endings: Sequence[SpanResult]) -> None:
-        """How its jobs ended: in the order of the batch, if it is one."""
+    def finish(self, results: Sequence[SpanResult]) -> None:
+        """End the span with the results of its jobs, in the order of the batch."""
         from opentelemetry.trace import Status, StatusCode
 
         span = self._span
-        span.set_attribute("drumbeat.outcome", ",".join(sorted({each.outcome for each in endings})))
-        errors = [each.error for each in endings if each.error is not None]
+        span.set_attribute("drumbeat.outcome", ",".join(sorted({each.outcome for each in results})))
+        errors = [each.error for each in results if each.error is not None]
         for error in errors[:_MAX_ERRORS]:
             span.add_event("exception", _exception(error))
-        if any(each.outcome in _FAILED for each in endings):
+        if any(each.outcome in _FAILED for each in results):
             if errors:
                 span.set_attribute("error.type", errors[0].type)
             span.set_status(Status(StatusCode.ERROR, errors[0].message if errors else None))
@@ -158,7 +158,7 @@ class AttemptSpan:
 
 
 def start_attempt_span(jobs: Sequence[ClaimedJob], *, is_batch: bool) -> AttemptSpan | None:
-    """The span of a run, where somebody traces. Whatever is wrong with the tracing of the program, its jobs run."""
+    """The span of a run, if the program traces. Jobs run even if its tracing fails."""
     if (known := get_span_factory()) is None:
         return None
     try:
@@ -168,15 +168,15 @@ def start_attempt_span(jobs: Sequence[ClaimedJob], *, is_batch: bool) -> Attempt
         return None
 
 
-def finish_attempt_span(attempt: AttemptSpan, endings: Sequence[SpanResult]) -> None:
+def finish_attempt_span(attempt: AttemptSpan, results: Sequence[SpanResult]) -> None:
     try:
-        attempt.finish(endings)
+        attempt.finish(results)
     except Exception:  # likewise
         log.exception("a span could not be ended: tracing failed")
 
 
 def attach_traceparent(trace: str | None) -> None:
-    """Make this the current span's context, in a context that is thrown away with its run: that of a child process."""
+    """Make this the current span, in a context that is discarded after the run: that of a child process."""
     if API in modules and (known := parse_traceparent(trace)) is not None:
         from opentelemetry import context
         from opentelemetry.trace import NonRecordingSpan, set_span_in_context
@@ -203,7 +203,7 @@ def format_traceparent(context: SpanContext) -> str | None:
 
 
 def parse_traceparent(trace: str | None) -> SpanContext | None:
-    """The context of a span of another process; None if this is none."""
+    """The span context of another process; None if it is malformed."""
     if trace is None or (found := _TRACEPARENT.fullmatch(trace)) is None:
         return None
     from opentelemetry.trace import SpanContext, TraceFlags
@@ -221,7 +221,7 @@ def _attributes(
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
     }
-    # What jobs of one call do not share is left out.
+    # Only what all jobs of one call share.
     for name, values in (
         ("messaging.destination.name", {job.queue for job in jobs}),
         ("drumbeat.task", {job.task for job in jobs}),

@@ -213,7 +213,7 @@ def test_many_threads_may_call_at_the_same_time_and_share_one_loop(tmp_path: Pat
         )
     assert len({handle.id for handle in handles}) == 200
     assert len(names_of(app)) == 200
-    assert [thread.name for thread in threading.enumerate()].count("drumbeat sync") == 1
+    assert [thread.name for thread in threading.enumerate()].count("drumbeat-sync-loop") == 1
     app.sync.close()
 
 

@@ -120,7 +120,7 @@ async def test_what_had_not_started_is_released_unharmed(store: Store) -> None:
     assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
     assert (await get_job(store, started.id)).crashes == 1
     record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
-    assert record.ended_reason == "killed; its jobs: 1 to run again alone, 1 given back"
+    assert record.ended_reason == "killed; its jobs: 1 to run again alone, 1 released"
 
 
 async def test_crashes_of_many_at_once_are_nobodys_own(store: Store) -> None:

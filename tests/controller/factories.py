@@ -85,7 +85,7 @@ def make_schedule(name: str = "nightly", rule: str = "0 3 * * *", **changes: Any
 
 
 def make_daily_schedule(moment: int, name: str = "daily") -> NewSchedule:
-    """Every day from this moment on."""
+    """Every day from this time on."""
     return make_schedule(name, str(DAY), kind=RuleKind.GRID, start=moment)
 
 

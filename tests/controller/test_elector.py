@@ -13,7 +13,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def test_nobody_leads_before_the_store_has_said_so(clock: FakeClock) -> None:
+def test_there_is_no_leader_before_the_store_names_one(clock: FakeClock) -> None:
     assert not make_elector(clock).is_leader
 
 
@@ -35,7 +35,7 @@ async def test_an_answer_that_took_longer_than_the_lease_makes_no_leader(clock: 
 
 
 @pytest.mark.parametrize("leader", [YOU, None])
-def test_whoever_is_not_named_follows_at_once(clock: FakeClock, leader: object) -> None:
+def test_an_instance_that_is_not_named_follows_at_once(clock: FakeClock, leader: object) -> None:
     me = make_elector(clock)
     me.on_heartbeat(ME, make_reply(leader=ME), clock.monotonic())
     me.on_heartbeat(ME, make_reply(leader=leader), clock.monotonic())  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_the_wish_to_lead_is_the_lease_and_ends_with_the_resignation(clock: Fake
     assert me.requested_lease_us() is None
 
 
-async def test_whoever_has_resigned_goes_on_until_another_leads_but_not_beyond_its_lease(clock: FakeClock) -> None:
+async def test_a_resigned_leader_goes_on_until_another_leads_but_not_beyond_its_lease(clock: FakeClock) -> None:
     me = make_elector(clock)
     me.on_heartbeat(ME, make_reply(leader=ME), clock.monotonic())
     me.resign()
@@ -75,7 +75,7 @@ def test_a_worker_only_never_wishes_to_lead(clock: FakeClock) -> None:
     assert make_elector(clock, is_candidate=False).requested_lease_us() is None
 
 
-def test_a_change_is_told_once(clock: FakeClock) -> None:
+def test_a_change_is_reported_once(clock: FakeClock) -> None:
     told: list[Leader | None] = []
     me = Elector(clock, 10.0, told.append)
     for leader in (None, ME, ME, YOU, YOU, None):

@@ -64,7 +64,7 @@ async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> No
     assert fired_by_worker.of(ScheduleFired) == fired_by_worker.of(LeaderChanged) == []
 
 
-async def test_where_nobody_controls_nothing_is_fired(url: str) -> None:
+async def test_without_a_controller_nothing_is_fired(url: str) -> None:
     app = program(url)
     async with app, run_worker(app, role="worker"):
         store = await app._internals.store()
@@ -136,7 +136,7 @@ async def test_start_up_tasks_come_before_the_first_claim(url: str) -> None:
     assert told == ["warm", "warm still", "control", "work"]
 
 
-async def test_a_start_up_that_fails_ends_the_instance_which_says_goodbye(url: str) -> None:
+async def test_a_start_up_that_fails_ends_the_instance_which_deregisters(url: str) -> None:
     app = Drumbeat(url)
 
     @app.on_start(retries=0)
@@ -180,7 +180,7 @@ async def warm(): raise ValueError("no such table")
 """
 
 
-def test_the_command_tells_a_failed_start_up_in_one_line(tmp_path: Path) -> None:
+def test_the_command_reports_a_failed_start_up_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     done = call("run", "failing:app", "--log-level", "error", folder=tmp_path)
     assert (done.returncode, done.stderr) == (1, "drumbeat: start-up task 'warm' failed: ValueError: no such table\n")

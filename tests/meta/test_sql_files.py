@@ -1,5 +1,6 @@
 """Each `.sql` file of an engine holds named statements, one statement to a name."""
 
+import ast
 import re
 import sqlite3
 from pathlib import Path
@@ -49,3 +50,46 @@ def test_migrations_are_numbered_without_a_gap() -> None:
     for folder in SOURCE.glob("store/*/migrations"):
         numbers = [int(path.name.split("_")[0]) for path in sorted(folder.glob("[0-9]*"))]
         assert numbers == list(range(1, len(numbers) + 1)), shown(folder)
+
+
+ENGINES = ["sqlite", "postgres"]
+
+
+def statement_names(engine: str) -> set[str]:
+    texts = (path.read_text(encoding="utf-8") for path in (SOURCE / "store" / engine / "sql").glob("*.sql"))
+    return {name for text in texts for name in NAME.findall(text) if not name.startswith("_")}
+
+
+def python_trees(engine: str) -> list[ast.Module]:
+    paths = [*(SOURCE / "store" / engine).glob("*.py"), SOURCE / "store" / "job_search.py"]
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def is_statements(node: ast.expr) -> bool:
+    """Whether this expression is called like an object of statements: `sql`, `self._sql`."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name.endswith("sql")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_statement_is_used(engine: str) -> None:
+    nodes = [node for tree in python_trees(engine) for node in ast.walk(tree)]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    unused = {
+        name for name in statement_names(engine) - used if not any(name.startswith(text) for text in texts if text)
+    }
+    assert unused == set()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_statement_that_is_named_is_there(engine: str) -> None:
+    named = {
+        node.attr
+        for tree in python_trees(engine)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and is_statements(node.value)
+    }
+    parts = {"jobs", "instances", "inspect", "search", "locks", "schedules", "rooms", "audit", "health", "stats"}
+    assert len(named) > 50
+    assert named - statement_names(engine) - parts - {"malformed", "schema"} - set(dir(str)) == set()

@@ -52,7 +52,7 @@ class GoneRedis:
 
 
 class HungRedis(GoneRedis):
-    """Connections stay open, and nobody answers."""
+    """Connections stay open, without answers."""
 
     def go_away(self) -> None:
         self._server.pause()

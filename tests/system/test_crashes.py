@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped and told to leave, with real signals. Leases are a second here."""
+"""Processes that are killed, suspended and asked to stop, with real signals. Leases last a second here."""
 
 import signal
 from collections import Counter

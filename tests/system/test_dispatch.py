@@ -75,7 +75,7 @@ async def _is_done(app: Drumbeat) -> bool:
 
 
 async def _were_hit(app: Drumbeat, ids: list[str]) -> int:
-    """How many jobs were in the hands of somebody who was killed."""
+    """How many jobs ran on a worker that was killed."""
     return sum([(await app.jobs.show(id)).crashes > 0 for id in ids])
 
 

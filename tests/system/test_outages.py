@@ -1,4 +1,4 @@
-"""The store goes away under real processes: they end when they are told to, say why they leave, and start when it is back."""
+"""The store goes away under real processes: they stop on request, log why they exit, and start when it is back."""
 
 import contextlib
 import os
@@ -169,7 +169,7 @@ def test_an_idle_worker_leaves_a_store_that_stays_away_with_75_and_the_reason(st
     store.go_away()
     assert worker.ended(40) == EXIT_NO_STORE
     log = worker.log
-    [said] = [line for line in log.splitlines() if "the store has taken no heartbeat for long" in line]
+    [said] = [line for line in log.splitlines() if "the store has accepted no heartbeat for long" in line]
     assert "failures=" in said and "reason=" in said
     [left] = [line for line in log.splitlines() if "this worker leaves" in line]
     assert "the store has been away for too long and nothing runs" in left and "exit_code=75" in left
@@ -208,7 +208,7 @@ def test_a_worker_that_finds_no_store_for_long_leaves_with_75_and_one_line(store
 
 
 @pytest.mark.parametrize("store", ["redis hung"], indirect=True)
-def test_a_worker_that_waits_for_its_store_leaves_when_told_to(store: OwnStore, start: Start) -> None:
+def test_a_worker_that_waits_for_its_store_stops_on_request(store: OwnStore, start: Start) -> None:
     store.go_away()
     worker = start(store.url)
     worker.wait_for("the store does not answer; trying again", deadline=60)
@@ -217,7 +217,7 @@ def test_a_worker_that_waits_for_its_store_leaves_when_told_to(store: OwnStore, 
         assert worker.ended() == 0
 
 
-def test_a_wrong_place_is_told_at_once(tmp_path: Path, start: Start) -> None:
+def test_a_wrong_address_is_reported_at_once(tmp_path: Path, start: Start) -> None:
     worker = start(f"sqlite:///{tmp_path}/nowhere/jobs.db")
     assert worker.ended() == 2
     assert worker.log.count("\n") == 1 and "does not exist" in worker.log

@@ -34,7 +34,7 @@ async def in_room() -> int:
     return sum("refresh" in each.rooms for each in await store.inspect.list_instances())
 
 
-async def test_three_processes_share_the_items_and_all_hear_the_news(
+async def test_three_processes_share_the_items_and_all_get_the_broadcast(
     cluster: Cluster, coordination: str | None
 ) -> None:
     environ = {"DRUMBEAT_DEAD_AFTER": "60"} | ({} if coordination is None else {"DRUMBEAT_COORDINATION": coordination})

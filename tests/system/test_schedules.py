@@ -1,4 +1,4 @@
-"""Schedules on clusters of real processes that are killed, stopped and replaced: every moment has one job, none is missing.
+"""Schedules on clusters of real processes that are killed, stopped and replaced: every fire time has one job, none is missing.
 
 A few seconds on each engine; with DRUMBEAT_FULL=1 (`make chaos`) all of it on all engines, at its full length.
 """
@@ -44,7 +44,7 @@ class Clockwork(Cluster):
         return [job for job in jobs if job.schedule is not None]
 
     async def fired(self, moments: int, deadline: float = 30.0) -> None:
-        """Wait until so many more moments of the first schedule have come and were fired."""
+        """Wait until this many more fire times of the first schedule have passed and were fired."""
         schedule = await until(lambda: self._store.schedules.get("s00"), deadline=deadline, what="a declaration")
         seen, rule = schedule.cursor or schedule.next_at - 1, int(schedule.definition.rule)
 
@@ -147,12 +147,12 @@ def check_each_moment_once(jobs: list[Job], *, schedules: int, every: float) -> 
 
 
 def lateness(jobs: list[Job]) -> float:
-    """The most seconds between a moment and the making of its job."""
+    """The longest time in seconds between a fire time and the enqueue of its job."""
     return max((job.created_at - job.due_at).total_seconds() for job in jobs)
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
-async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(clockwork: Clockwork) -> None:
+async def test_each_fire_time_has_one_job_though_instances_are_killed_and_stopped(clockwork: Clockwork) -> None:
     environ = {"TEST_SCHEDULES": "20", "TEST_EVERY": str(EVERY), "DRUMBEAT_LEADER_LEASE": "10" if FULL else "1"}
     rounds, apart = (20, 3) if FULL else (2, 2)
     processes = [clockwork.start(**environ) for _ in range(5)]
@@ -203,7 +203,7 @@ DEFAULTS = {"TEST_EVERY": "0.1", "DRUMBEAT_HEARTBEAT": "1", "DRUMBEAT_DEAD_AFTER
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["sqlite"])
-async def test_a_leader_that_is_told_to_stop_delays_nothing(clockwork: Clockwork) -> None:
+async def test_a_leader_that_is_asked_to_stop_delays_nothing(clockwork: Clockwork) -> None:
     processes = [clockwork.start(**DEFAULTS) for _ in range(2)]
     first = await clockwork.leader(processes)
     await clockwork.fired(10)

@@ -50,7 +50,7 @@ async def test_advance_moves_wall_and_monotonic_time() -> None:
     assert (clock.now_us(), clock.monotonic()) == (1_500_000, 1.5)
 
 
-async def test_jump_moves_only_the_wall_clock_and_wakes_nobody() -> None:
+async def test_jump_moves_only_the_wall_clock_and_wakes_no_sleeper() -> None:
     clock = FakeClock(now_us=0)
     async with asyncio.TaskGroup() as group:
         sleeper = group.create_task(clock.sleep(10), name="sleeper")
@@ -64,7 +64,7 @@ async def test_jump_moves_only_the_wall_clock_and_wakes_nobody() -> None:
         assert sleeper.done()
 
 
-async def test_a_sleeper_wakes_at_its_moment_and_not_before() -> None:
+async def test_a_sleeper_wakes_when_it_is_due_and_not_before() -> None:
     clock = FakeClock(now_us=0)
     woken: list[int] = []
 

@@ -1,4 +1,4 @@
-"""When a worker asks for jobs: once for each reason, and never later than it knows of a due one."""
+"""When a worker claims jobs: once for each reason, and never later than the next known due time."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def woken() -> list[None]:
 
 @pytest.fixture
 def fetcher(clock: FakeClock, woken: list[None]) -> Fetcher:
-    """Of a worker whose jobs are quick: there is always room for more than a batch."""
+    """Of a worker whose jobs are quick: there is always capacity for more than a batch."""
     prefetch = Prefetch(10, max_jobs=4 * BATCH)
     prefetch.record_run(1)
     capacity = FetchCapacity(JobBuffer(lambda: None), prefetch, batch_sizes={}, max_claim=BATCH)
@@ -80,7 +80,7 @@ def test_a_hint_that_is_younger_than_the_answer_is_not_forgotten(fetcher: Fetche
     assert fetcher.seconds_until_poll == pytest.approx(0.2, abs=0.001)
 
 
-async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
+async def test_a_due_time_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
     behind = clock.now_us()
     clock.jump(3600)

@@ -1,7 +1,7 @@
 import asyncio
 
 from drumbeat.worker.buffer import JobBuffer
-from tests.unit.test_ending import claimed
+from tests.unit.test_result import claimed
 from tests.waiting import until
 
 
@@ -40,7 +40,7 @@ async def test_more_jobs_of_one_task_are_taken_and_the_others_keep_their_order()
     assert "".join(job.task for job in buffer.close()) == "bcbca"
 
 
-async def test_it_tells_once_when_it_runs_low_and_again_after_more_were_put() -> None:
+async def test_it_signals_once_when_it_runs_low_and_again_after_more_were_put() -> None:
     calls: list[int] = []
     buffer = JobBuffer(lambda: calls.append(len(buffer)))
     buffer.low_watermark = 1

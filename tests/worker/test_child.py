@@ -14,7 +14,7 @@ from drumbeat.store.job_reads import get_job
 from drumbeat.store.urls import open_store
 from drumbeat.worker.child_pool import ChildPool
 from tests.waiting import until
-from tests.worker.test_processes import APP, claimed, run, value
+from tests.worker.test_child_pool import APP, claimed, run, value
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def main():
     from drumbeat import appref, logs
     from drumbeat.settings import Settings
     from drumbeat.worker.child_pool import ChildPool
-    from tests.worker.test_processes import claimed, run
+    from tests.worker.test_child_pool import claimed, run
 
     async def work():
-        processes = ChildPool(appref.find(app), Settings(), limit=1)
+        processes = ChildPool(appref.find_ref(app), Settings(), limit=1)
         job = claimed("multiply", by=7)
         print((await run(processes, job)).result)
         await processes.close()
@@ -107,7 +107,7 @@ def test_the_app_of_a_script_is_found_by_its_children(tmp_path: Path) -> None:
 LOGGING = """
 import asyncio, sys
 from drumbeat import logs
-from tests.worker.test_processes import APP, SETTINGS, ChildPool, claimed, run
+from tests.worker.test_child_pool import APP, SETTINGS, ChildPool, claimed, run
 
 async def work():
     processes = ChildPool(APP, SETTINGS, limit=1)

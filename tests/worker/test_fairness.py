@@ -1,4 +1,4 @@
-"""Nobody is starved, nothing is hoarded, nothing leaks from job to job."""
+"""No queue is starved, no job is held back from idle workers, nothing leaks from job to job."""
 
 import asyncio
 import time
@@ -90,7 +90,7 @@ async def test_urgent_jobs_go_first_and_equals_by_age(app: Drumbeat) -> None:
     assert order == [2, 4, 0, 3, 1]
 
 
-async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, app_url: str) -> None:
+async def test_slow_jobs_are_not_prefetched_while_another_worker_is_idle(app: Drumbeat, app_url: str) -> None:
     go_on = asyncio.Event()
     runners: set[str] = set()
     other = Drumbeat(app_url)
@@ -175,7 +175,7 @@ async def test_a_handler_that_blocks_the_loop_is_named(app: Drumbeat, recorder: 
     assert told.where.startswith("test_fairness.py:")
 
 
-async def test_the_heart_beats_while_a_handler_blocks_the_loop(app: Drumbeat) -> None:
+async def test_the_heartbeat_goes_on_while_a_handler_blocks_the_loop(app: Drumbeat) -> None:
     beats: list[int] = []
 
     @app.task(retries=0)

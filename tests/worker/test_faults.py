@@ -108,7 +108,7 @@ async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
     assert records[7].result is None and records[7].result_error == "the store refused the result"
 
 
-async def test_a_job_of_which_the_store_takes_no_word_holds_up_nobody(app: Drumbeat, program: FaultyProgram) -> None:
+async def test_a_job_whose_outcome_the_store_refuses_delays_no_other(app: Drumbeat, program: FaultyProgram) -> None:
     @app.task
     async def work(n: int) -> int:
         return n
@@ -146,7 +146,7 @@ def _outcomes(args: tuple[Any, ...]) -> list[Outcome]:
     return list(args[1])
 
 
-async def test_work_goes_on_after_an_outage_that_is_told_once(
+async def test_work_goes_on_after_an_outage_that_is_reported_once(
     app: Drumbeat, program: FaultyProgram, recorder: EventRecorder
 ) -> None:
     runs: Counter[int] = Counter()
@@ -196,7 +196,7 @@ async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
     assert told and "hunter2" not in str([record.__dict__ for record in caplog.records])
 
 
-async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_new_name(
+async def test_a_worker_that_was_declared_dead_aborts_its_handlers_and_goes_on_under_a_new_id(
     app: Drumbeat, recorder: EventRecorder
 ) -> None:
     started = asyncio.Event()
@@ -230,7 +230,7 @@ async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_
     assert attempts[1] > attempts[0]
 
 
-async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(
+async def test_the_late_result_of_a_worker_declared_dead_is_refused_and_counted(
     app: Drumbeat, recorder: EventRecorder
 ) -> None:
     started, go_on = threading.Event(), threading.Event()

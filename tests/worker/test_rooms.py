@@ -1,4 +1,4 @@
-"""Rooms: messages that are handled beside jobs, now and at most once."""
+"""Rooms: messages that are handled independently of jobs, at once and at most once."""
 
 import asyncio
 import logging
@@ -81,7 +81,7 @@ async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Dru
     assert all(thread.startswith("drumbeat-handler") for _, thread in heard)
 
 
-async def test_what_is_sent_when_nobody_lives_is_kept_for_nobody(app: Drumbeat) -> None:
+async def test_what_is_sent_while_no_worker_lives_is_not_kept(app: Drumbeat) -> None:
     heard: list[int] = []
 
     @app.room
@@ -156,7 +156,7 @@ async def test_a_list_that_is_too_large_for_one_is_split_for_several(app: Drumbe
     assert heard == [200_000, 200_000]
 
 
-async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
+async def test_a_failing_handler_is_reported_and_counted_and_not_called_again(
     app: Drumbeat, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
@@ -188,7 +188,7 @@ async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
     assert records[0].exc_info is not None and isinstance(records[0].exc_info[1], ValueError)
 
 
-async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorder: EventRecorder) -> None:
+async def test_messages_that_no_handler_can_read_are_reported(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.room
     async def note(number: int) -> None: ...
 
@@ -206,7 +206,7 @@ async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorde
     assert [event.error.type for event in recorder.of(RoomFailed)] == ["OtherVersion", "OtherVersion", "Undecodable"]
 
 
-async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
+async def test_at_most_max_calls_are_handled_at_once_and_the_rest_waits(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room_consumer, "MAX_CALLS", 2)
@@ -233,7 +233,9 @@ async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
     assert most == 2
 
 
-async def test_what_is_not_heard_is_found_by_looking(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_without_a_notification_is_found_by_polling(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 0.05)
     monkeypatch.setattr(room_consumer.RoomConsumer, "_on_notification", lambda self, instance: None)
     heard: list[int] = []
@@ -295,7 +297,7 @@ async def test_a_worker_that_drains_leaves_its_rooms_and_ends_what_it_has(app: D
         assert ended == ["slow"]
 
 
-async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat, recorder: EventRecorder) -> None:
+async def test_a_handler_that_outlives_the_drain_is_ended_and_reported(app: Drumbeat, recorder: EventRecorder) -> None:
     begun = asyncio.Event()
 
     @app.room
@@ -344,7 +346,7 @@ async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_anothe
         assert len(await store.rooms.take(dead, 10)) == 1
 
 
-async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
+async def test_a_dead_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
     heard: list[int] = []
 
     @app.room
@@ -364,7 +366,9 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
         await until(lambda: sorted(heard) == [1, 2], what="both shares")
 
 
-async def test_shares_that_nobody_is_left_to_take_are_told(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shares_that_no_worker_is_left_to_take_are_reported(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(instance, "HEALTHY_TIMEOUT", 0.2)
 
     @app.room
@@ -411,7 +415,7 @@ async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
         await until(lambda: heard == [0, 1, 2], what="the rest")
 
 
-async def test_handlers_hear_that_their_worker_drains_and_async_ones_are_cancelled_soon(
+async def test_handlers_are_signalled_when_their_worker_drains_and_async_ones_are_cancelled_soon(
     app: Drumbeat, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room_consumer, "CANCEL_DELAY", 0.05)

@@ -174,7 +174,7 @@ async def test_a_handler_that_fails_after_the_commit_has_succeeded(
     assert numbers(db) == [1, 2]
 
 
-async def test_a_result_that_is_returned_too_late_is_told(
+async def test_a_result_that_is_returned_too_late_is_logged(
     app: Drumbeat, db: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -279,7 +279,7 @@ async def test_a_cancellation_in_the_block_rolls_it_back(app: Drumbeat, db: sqli
     assert numbers(db) == []
 
 
-async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_told(
+async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_reported(
     app: Drumbeat, db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit: float = 0.2
@@ -312,7 +312,7 @@ async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_to
     assert (numbers(db), "error" in seen) == ([], True)
 
 
-async def test_a_long_transaction_of_code_that_never_looks_is_rolled_back_all_the_same(tmp_path: Path) -> None:
+async def test_a_long_transaction_of_code_that_never_checks_is_rolled_back_all_the_same(tmp_path: Path) -> None:
     app = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
     async with app:
         transaction = job_transaction.SqliteTransaction(tmp_path / "jobs.db", 0.1)
@@ -368,7 +368,7 @@ async def test_whether_it_was_committed_is_asked_until_the_store_answers(
     assert program.faults is not None and program.faults.calls["inspect.get_jobs"] == 4
 
 
-async def test_a_doubt_is_settled_before_a_worker_leaves(
+async def test_an_unverified_completion_is_checked_before_a_worker_stops(
     app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     program = FaultyProgram(app)
@@ -406,7 +406,7 @@ async def test_a_connection_to_another_database_is_refused(app: Drumbeat, tmp_pa
             await job.result(timeout=10)
 
 
-async def test_a_store_without_transactions_is_told_at_start(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_without_transactions_is_refused_at_start(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
     @app.task(transactional=True)
     async def note() -> None: ...
 

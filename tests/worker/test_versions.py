@@ -81,7 +81,7 @@ async def test_an_upgrade_makes_old_arguments_new(app: Drumbeat, app_url: str) -
         assert await job.result(timeout=5) == "ada: hello"
 
 
-async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_nobody(app: Drumbeat) -> None:
+async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_no_other(app: Drumbeat) -> None:
     @app.task
     async def work(n: int) -> int:
         return n

@@ -14,7 +14,7 @@ E = TypeVar("E", bound=Event)
 
 
 class EventRecorder:
-    """Hears all events of an app."""
+    """Records all events of an app."""
 
     def __init__(self, app: Drumbeat) -> None:
         self.events: list[Event] = []
@@ -32,7 +32,7 @@ class EventRecorder:
 
 @asynccontextmanager
 async def run_worker(app: Any, **settings: Any) -> AsyncIterator[Worker]:
-    """A worker beside the body; it drains when the body is left."""
+    """Run a worker while the body runs; it drains at the end."""
     quick = {"heartbeat": 0.05, "dead_after": 0.5, "poll": 0.2, "drain": 5} | settings
     worker = Worker(app._internals, app.configure(quick), ref=None, may_exit=True)
     async with asyncio.TaskGroup() as group:

@@ -1,10 +1,10 @@
-"""The controller: what looks after the cluster beside the heart of an instance. This module shows only who lives how long.
+"""The controller: schedules, leader election, pruning and start-up calls of an instance.
 
-    beside the heart (its thread, its loop, its store)     firing, rescuing, declaring; the elector hears every beat
-    beside the work (the program's own loop and store)     pruning; and before the first claim: start-up tasks
+    on the heartbeat's thread, loop and store     firer, schedule rescuer, schedule declarations, elector
+    on the program's loop and store               pruner; and before the first claim: start-up calls
 
-A worker-only instance declares its schedules and, if nobody leads, prunes; it fires nothing and never leads. How long a handler
-blocks the worker's loop, no fire is late for it.
+A worker-only instance declares its schedules and, if there is no leader, prunes; it fires nothing and never leads. A handler
+that blocks the worker's loop delays no fire.
 """
 
 import asyncio
@@ -28,7 +28,8 @@ from drumbeat.store.protocol import Store
 
 
 class Controller:
-    """Made on the program's loop; everything but `resign`, `pruner`, `start_up` and `stop_starting` is for the heart's."""
+    """Made on the program's loop. `resign`, `create_pruner`, `run_startup` and `stop_startup` are called there, the rest on the
+    heartbeat's loop."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Controller:
         self._startup_calls = startup_calls
         self._acquire_lock = acquire_lock
         self._is_controller = settings.role != "worker"
-        # It runs out, and another takes the lead with its next beat, before a dead leader is found dead.
+        # Shorter than `dead_after`: the lease of a dead leader expires before it is declared dead.
         lease = max(min(settings.leader_lease, settings.dead_after - 2 * settings.heartbeat), 3 * settings.heartbeat)
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._is_controller)
         self._firer: Firer | None = None
@@ -55,7 +56,7 @@ class Controller:
         self._startup: StartupRunner | None = None
         self._id = InstanceId("")
         self.outage_reporter = OutageReporter(events, clock, settings.url, lambda: self._id)
-        """What the whole instance tells of its store."""
+        """Reports outages of the store for the whole instance."""
 
     def requested_lease_us(self) -> int | None:
         return self._elector.requested_lease_us()
@@ -66,23 +67,23 @@ class Controller:
     def on_identity(self, id: InstanceId) -> None:
         self._id = id
         if self._declarations is not None:
-            self._declarations.wake()  # registered anew: whoever forgot us may have forgotten the schedules, too
+            self._declarations.wake()  # registered again: a store that lost us may have lost the schedules, too
 
-    def on_heartbeat(self, pulse: HeartbeatReply, asked_at: float) -> None:
-        self._elector.on_heartbeat(self._id, pulse, asked_at)
+    def on_heartbeat(self, reply: HeartbeatReply, asked_at: float) -> None:
+        self._elector.on_heartbeat(self._id, reply, asked_at)
         if self._firer is not None:
-            self._firer.on_heartbeat(pulse)
+            self._firer.on_heartbeat(reply)
 
     def on_missed_heartbeat(self) -> None:
         self._elector.on_missed_heartbeat()
 
     async def run(self, store: Store) -> None:
-        """Beside the heart, until cancelled."""
-        # A worker tells of an outage itself, by its own calls; who runs no jobs has only these.
-        teller = (
+        """Run until cancelled."""
+        # A worker reports an outage by its own calls; a controller-only instance has no others.
+        listener = (
             self.outage_reporter if self._settings.role == "controller" else FullStoreReporter(self.outage_reporter)
         )
-        firing, declaring, rescuing = (OutageBackoff(self._clock, teller) for _ in range(3))
+        firing, declaring, rescuing = (OutageBackoff(self._clock, listener) for _ in range(3))
         firer = self._firer = Firer(
             store.schedules,
             self._elector,
@@ -92,7 +93,7 @@ class Controller:
             heartbeat=self._settings.heartbeat,
             identity=lambda: self._id,
         )
-        declarer = self._declarations = ScheduleDeclarations(
+        declarations = self._declarations = ScheduleDeclarations(
             store,
             self._declared,
             self._elector,
@@ -105,16 +106,16 @@ class Controller:
             store.schedules, self._elector, self._clock, rescuing, is_needed=lambda: firer.has_schedules
         )
         async with asyncio.TaskGroup() as group:
-            for service in (declarer, firer, rescuer) if self._is_controller else (declarer,):
+            for service in (declarations, firer, rescuer) if self._is_controller else (declarations,):
                 group.create_task(service.run(), name=service.name)
 
     def create_pruner(self, store: Store) -> Pruner:
-        """A service for the program's own loop."""
-        patience = OutageBackoff(self._clock, FullStoreReporter(self.outage_reporter))
-        return Pruner(store, self._settings, self._elector, self._clock, patience)
+        """A service for the program's loop."""
+        backoff = OutageBackoff(self._clock, FullStoreReporter(self.outage_reporter))
+        return Pruner(store, self._settings, self._elector, self._clock, backoff)
 
     async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
-        """Make the start-up calls, on the program's own loop."""
+        """Make the start-up calls, on the program's loop."""
         calls = self._startup = StartupRunner(
             self._startup_calls,
             self._settings,
@@ -127,7 +128,7 @@ class Controller:
         await calls.run(store.schedules)
 
     def stop_startup(self) -> None:
-        """The process stops: tell the start-up call that is under way, and make no other."""
+        """The process stops: signal the running start-up call, and make no other."""
         if self._startup is not None:
             self._startup.stop()
 

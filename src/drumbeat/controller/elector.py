@@ -1,14 +1,14 @@
-"""Who leads: a lease with terms, renewed by the heartbeat.
+"""Leader election: a lease with terms, renewed by the heartbeat.
 
-    follower --the store says so--> leader --no answer, expired, another leads--> follower
-                                      \\--resigned--> caretaker --another leads--> follower
+    follower --granted by the store--> leader --no answer, expired, another leads--> follower
+                                         \\--resigned--> caretaker --another leads--> follower
 
-The wish to lead travels with each beat, and the answer says who has it. We believe that we lead until `lease` seconds after the
-question was asked, by our own monotonic clock, so a slow answer cannot lengthen it; when a beat has no answer we do not know,
-and follow. Whoever resigns (SIGTERM) gives the lease back with its next beat and goes on firing until another has it, so that a
+Each beat requests the lease, and its answer names the leader. The leader trusts its lease until `lease` seconds after the
+beat was sent, by its own monotonic clock, so that a slow answer cannot lengthen it; when a beat has no answer, it follows. A
+leader that resigns (SIGTERM) gives the lease back with its next beat and goes on firing until there is another, so that a
 deploy delays nothing.
 
-Nothing that must be right depends on any of this: two leaders, or none, cost work or a second, never a fire.
+Correctness does not depend on any of this: two leaders, or none, cost work or a second, never a fire.
 """
 
 import math
@@ -22,7 +22,7 @@ OnChange = Callable[[Leader | None], None]
 
 
 class Elector:
-    """Lives on the heart's loop; only `resign` may be called from elsewhere."""
+    """Used on the heartbeat's loop; only `resign` may be called from elsewhere."""
 
     def __init__(self, clock: Clock, lease: float, on_change: OnChange, *, is_candidate: bool = True) -> None:
         self._clock = clock
@@ -35,25 +35,25 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this instance does what the leader does, now."""
+        """Whether this instance acts as the leader now."""
         return self._clock.monotonic() < self._leads_until
 
     @property
     def leaderless_seconds(self) -> float:
-        """Seconds since this instance last heard of a leader, itself included."""
+        """Seconds since a reply last named a leader, this instance included."""
         return self._clock.monotonic() - self._leader_seen_at
 
     def requested_lease_us(self) -> int | None:
-        """For how many microseconds to lead from the next beat on; None: not at all."""
+        """The lease to request with the next beat, in microseconds; None: none."""
         return None if self._resigned else int(self._lease * 1e6)
 
     def resign(self) -> None:
-        """Leave it to others, from the next beat on."""
+        """Request no more leases, from the next beat on."""
         self._resigned = True
 
-    def on_heartbeat(self, me: InstanceId, pulse: HeartbeatReply, asked_at: float) -> None:
-        """The answer to a beat that was asked at this moment of the monotonic clock."""
-        leader = pulse.leader
+    def on_heartbeat(self, me: InstanceId, reply: HeartbeatReply, asked_at: float) -> None:
+        """The reply to a beat that was sent at this monotonic time."""
+        leader = reply.leader
         if leader is not None:
             self._leader_seen_at = self._clock.monotonic()
         if leader is not None and leader.instance == me:
@@ -65,5 +65,5 @@ class Elector:
             self._on_change(leader)
 
     def on_missed_heartbeat(self) -> None:
-        """A beat had no answer, or was refused: whether the lease was renewed is unknown."""
+        """A beat had no answer, or was refused: it is unknown whether the lease was renewed."""
         self._leads_until = -math.inf

@@ -1,11 +1,12 @@
-"""Fires what is due: looks, has it planned, writes it down in batches, and sleeps until the next moment.
+"""Fire schedules that are due: load them, plan their fires, write these in batches, sleep until the next fire time.
 
-The leader fires at once. Whoever does not lead looks only when the heartbeat says that a moment is overdue by more than a
-second and nobody has fired it: the death of the leader costs about that much, with no election in between. Whoever has fired
-something overdue stands in for the leader: it fires the next moments a tenth of a second after they are due, until it finds
-that somebody else has fired one. So the first fire after a leader's death is a second late, not all until the next election.
-Each firing names the revision and the cursor that it was planned for, and the store refuses it if either has moved: whoever
-comes second changes nothing. What moments a rule has, and which of them are caught up, is decided in `schedules/`.
+The leader fires at once. A follower acts only when the heartbeat reports a fire time that is more than a second overdue: so
+the death of the leader delays a fire by about that much, without waiting for an election. A follower that has fired something
+overdue stands in for the leader: it fires at the next fire times a tenth of a second late, until another instance has fired
+one. So only the first fire after a leader's death is a second late, not all until the next election.
+
+Each fire request names the revision and the cursor that it was planned for, and the store refuses it if either has changed:
+of two instances that fire the same, the second changes nothing. Fire times and catch-up are decided in `schedules/`.
 """
 
 import logging
@@ -27,19 +28,19 @@ log = logging.getLogger(__name__)
 
 MAX_BATCH = 200
 OVERDUE_DELAY_US = 1_000_000
-"""From then on it is anybody's to fire."""
+"""From then on any instance may fire it."""
 MAX_SPREAD_US = 250_000
-"""Followers come one after the other, so that the first can do it for all."""
+"""Spreads followers, so that the first can fire for all."""
 STAND_IN_DELAY_US = 100_000
-"""How late a stand-in fires: a leader that lives comes first, and the stand-in finds out that it is not needed."""
+"""How late a stand-in fires: a living leader fires first, and the stand-in notices that it is not needed."""
 RETRY_DELAY_US = 50_000
 MIN_SLEEP_SECONDS = 0.05
 MAX_SLEEP_SECONDS = 3_600.0
-"""Nobody sleeps longer. Each heartbeat brings the next moment, so there is nothing to look for meanwhile."""
+"""Long, because each heartbeat brings the next fire time."""
 
 
 class Firer:
-    name = "firing"
+    name = "firer"
 
     def __init__(
         self,
@@ -66,42 +67,42 @@ class Firer:
         self._unreadable: dict[str, int] = {}
         self._is_stand_in = False
         self.has_schedules = True
-        """Whether the last look found any that is active: due, to come, or under way."""
+        """Whether there was any active schedule at the last load."""
 
-    def on_heartbeat(self, pulse: HeartbeatReply) -> None:
-        """What the heartbeat says of the next moment; we look again if it is sooner than expected, or if we lead anew."""
-        self._sync_clock(pulse.now)
+    def on_heartbeat(self, reply: HeartbeatReply) -> None:
+        """Take over the next fire time; wake if it is sooner than expected, or if the leadership has changed."""
+        self._sync_clock(reply.now)
         leads = self._elector.is_leader
-        was_due = self._next_fire_at is not None and self._next_fire_at <= pulse.now
-        if was_due and (pulse.next_fire_at is None or pulse.next_fire_at > (self._next_fire_at or 0)):
-            self._is_stand_in = False  # somebody else has fired it
-        sooner = pulse.next_fire_at is not None and (
-            self._next_fire_at is None or pulse.next_fire_at < self._next_fire_at
+        was_due = self._next_fire_at is not None and self._next_fire_at <= reply.now
+        if was_due and (reply.next_fire_at is None or reply.next_fire_at > (self._next_fire_at or 0)):
+            self._is_stand_in = False  # another instance has fired it
+        sooner = reply.next_fire_at is not None and (
+            self._next_fire_at is None or reply.next_fire_at < self._next_fire_at
         )
         if sooner or not leads:
-            self._next_fire_at = pulse.next_fire_at
-        # It may have passed while we sleep, if the store's clock has stepped.
-        passed = self._next_fire_at is not None and self._next_fire_at <= pulse.now
+            self._next_fire_at = reply.next_fire_at
+        # It may pass while we sleep, if the store's clock has stepped.
+        passed = self._next_fire_at is not None and self._next_fire_at <= reply.now
         if sooner or passed or leads != self._was_leader:
             self._wakeup.set()
 
     def wake(self) -> None:
-        """Schedules have changed: look again."""
+        """Schedules have changed: load them again."""
         self._wakeup.set()
 
     async def run(self) -> None:
         while True:
-            self._wakeup.clear()  # before looking: what is heard meanwhile must not be lost
+            self._wakeup.clear()  # before loading, so that no wake-up meanwhile is lost
             try:
-                pause = await self.fire_due()
+                delay = await self.fire_due()
             except StoreUnavailable as error:
                 await self._backoff.wait(error)
             else:
                 self._backoff.reset()
-                await self._wakeup.wait(pause)
+                await self._wakeup.wait(delay)
 
     async def fire_due(self) -> float:
-        """Fire what is ours to fire. Returns for how many seconds to sleep."""
+        """Fire what is due and ours to fire. Returns the seconds to sleep."""
         self._was_leader = self._elector.is_leader
         if self._was_leader:
             self._is_stand_in = False
@@ -118,24 +119,23 @@ class Firer:
         return self._seconds_until_next(0, self._max_sleep(due))
 
     async def _fire_overdue(self) -> float:
-        """What somebody else should have fired, and has not."""
-        if (
-            pause := self._seconds_until_next(self._overdue_us(spread=True), MAX_SLEEP_SECONDS)
-        ) > 0 and not self._is_stand_in:
-            return pause
+        """Fire what the leader should have fired and has not."""
+        delay = self._seconds_until_next(self._overdue_us(spread=True), MAX_SLEEP_SECONDS)
+        if delay > 0 and not self._is_stand_in:
+            return delay
         due = await self._load_due(MAX_BATCH + len(self._unreadable))
         overdue_since = due.now - self._overdue_us()
         late = [each for each in due.schedules if each.next_at is not None and each.next_at <= overdue_since]
         following, fired = await self._fire(due, late)
-        if late or (pause <= 0 and not due.schedules):  # in the second case somebody else has fired what was expected
+        if late or (delay <= 0 and not due.schedules):  # in the second case another instance has fired what was due
             self._is_stand_in = fired > 0
         following += [each.next_at for each in due.schedules if each not in late and each.next_at is not None]
         self._next_fire_at = min(following, default=None)
-        most = self._max_sleep(due) if self._is_stand_in else MAX_SLEEP_SECONDS
-        return max(MIN_SLEEP_SECONDS, self._seconds_until_next(self._overdue_us(spread=True), most))
+        max_sleep = self._max_sleep(due) if self._is_stand_in else MAX_SLEEP_SECONDS
+        return max(MIN_SLEEP_SECONDS, self._seconds_until_next(self._overdue_us(spread=True), max_sleep))
 
     def _overdue_us(self, *, spread: bool = False) -> int:
-        """How late a moment must be to be ours, though we do not lead."""
+        """How late a fire must be before a follower takes it over."""
         return (
             STAND_IN_DELAY_US
             if self._is_stand_in
@@ -149,7 +149,7 @@ class Firer:
         return due
 
     async def _fire(self, due: DueSchedules, schedules: Sequence[Schedule]) -> tuple[list[int], int]:
-        """Fire these. Returns the moments that follow, to be looked at, and how many schedules were fired by this call."""
+        """Fire these. Returns the fire times that follow, and the number of schedules that this call has fired."""
         firings = [firing for each in schedules if (firing := self._plan(each, due.now)) is not None]
         following = [] if due.next_at is None else [due.next_at]
         done = 0
@@ -157,9 +157,7 @@ class Firer:
             batch = firings[start : start + MAX_BATCH]
             for firing, fired in zip(batch, await self._schedules.fire(batch), strict=True):
                 if not fired.applied:
-                    following.append(
-                        due.now + RETRY_DELAY_US
-                    )  # somebody else has done it, or it was changed: look again
+                    following.append(due.now + RETRY_DELAY_US)  # fired by another instance, or changed: load again
                     continue
                 done += 1
                 if firing.next_at is not None:
@@ -171,7 +169,7 @@ class Firer:
         try:
             firing = plan(schedule, now, lambda _: new_job_id())
         except ConfigError as error:
-            # Another version of this program may read it: it stays due, and is told once.
+            # Another version of this program may be able to read it: it stays due, and is logged once.
             if self._unreadable.get(schedule.name) != schedule.revision:
                 self._unreadable[schedule.name] = schedule.revision
                 facts = {"schedule": schedule.name, "reason": str(error)}
@@ -181,8 +179,8 @@ class Firer:
         return firing
 
     def _max_sleep(self, due: DueSchedules) -> float:
-        """How long to sleep at most: an interval counted from the end of a run gets its moment when that run ends, and if it is
-        so short that the next heartbeat comes too late with the news, we look for ourselves."""
+        """The maximum sleep. An interval counted from the end of a run gets its next fire time when that run ends; if it is so
+        short that the next heartbeat would bring that time too late, we poll."""
         known = (each.definition for each in due.schedules if each.name not in self._unreadable)
         rules = [int(definition.rule) for definition in known if definition.kind is RuleKind.AFTER]
         shortest = min([*rules, *([] if due.min_interval is None else [due.min_interval])], default=None)
@@ -190,24 +188,24 @@ class Firer:
             return MAX_SLEEP_SECONDS
         return max(MIN_SLEEP_SECONDS, shortest / 4e6)
 
-    def _seconds_until_next(self, patience_us: int, most: float) -> float:
+    def _seconds_until_next(self, delay_us: int, max_sleep: float) -> float:
         if self._next_fire_at is None:
-            return most
+            return max_sleep
         store_now = int(self._clock.monotonic() * 1e6) + self._skew_us
-        return min(most, (self._next_fire_at + patience_us - store_now) / 1e6)
+        return min(max_sleep, (self._next_fire_at + delay_us - store_now) / 1e6)
 
     def _sync_clock(self, now: int) -> None:
-        """Moments are the store's; we sleep by our own clock."""
+        """Fire times are the store's; we sleep by our own clock."""
         self._skew_us = now - int(self._clock.monotonic() * 1e6)
 
     def _emit_events(self, firing: FireRequest, fired: FireResult, now: int) -> None:
         me = self._identity()
         if fired.jobs and self._events.has_subscribers(ScheduleFired):
             enqueued = set(fired.jobs)
-            for moment in firing.fires:
-                if moment.job in enqueued:
-                    late = max(0, now - moment.run_at) / 1e6
-                    event = ScheduleFired(instance=me, schedule=firing.name, at=moment.at, job=moment.job, late=late)
+            for fire in firing.fires:
+                if fire.job in enqueued:
+                    late = max(0, now - fire.run_at) / 1e6
+                    event = ScheduleFired(instance=me, schedule=firing.name, at=fire.at, job=fire.job, late=late)
                     self._events.emit(event)
         if self._events.has_subscribers(ScheduleSkipped):
             for skip in _skip_events(me, firing, fired):
@@ -225,7 +223,7 @@ def _skip_events(me: InstanceId, firing: FireRequest, fired: FireResult) -> Iter
             reason=skip.reason,
         )
     enqueued = set(fired.jobs)
-    left = [moment.at for moment in firing.fires if moment.job not in enqueued]
+    left = [fire.at for fire in firing.fires if fire.job not in enqueued]
     if left and fired.skipped:
         yield ScheduleSkipped(
             instance=me, schedule=firing.name, first=left[0], last=left[-1], count=len(left), reason="overlap"

@@ -1,9 +1,9 @@
-"""What has to be cleared away from time to time: old history, fires, acts and counts, gone instances, messages that nobody
-took, jobs whose version did not come.
+"""Delete what is past its retention: history, fires, audit records, counts, dead instances, messages of rooms that nobody took.
+Give up jobs that are blocked on a version for too long.
 
-The leader does it; after five minutes in which nobody led, because all instances are workers only, everybody does. Each step is
-small, bounded and harmless twice. It works on the store of the program's own loop and not on the heart's: clearing away may
-have to wait for somebody else's transaction, and the heart must not.
+The leader prunes; after five minutes without a leader, because all instances are workers only, every instance does. Each step
+is small, bounded and idempotent. It uses the store of the program's loop and not the heartbeat's: pruning may have to wait
+for another transaction, and the heartbeat must not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,24 +19,24 @@ from drumbeat.store.protocol import Store
 
 RUN_INTERVAL = 60.0
 RETRY_DELAY = 5.0
-"""So soon what could not be done is tried again: it may be what makes room."""
+"""After a failure: pruning may be what frees space in a full store."""
 LEADERLESS_TIMEOUT = 300.0
 MAX_BATCH = 1_000
 BATCH_DELAY = 0.2
-"""Between two batches, so that the store has time for work."""
+"""Between two batches, so that the store has time for jobs."""
 INSTANCE_RETENTION_SECONDS = 86_400.0
 TOTALS_RETENTION_SECONDS = 3_600.0
-"""What an instance that has gone counted has a row of its own for so long; then it is added to one of all that have gone."""
+"""How long the totals of a dead instance have rows of their own; then they are added to those of all dead instances."""
 ORPHAN_RETENTION_SECONDS = 60.0
-"""Messages of rooms for an instance that has gone."""
+"""Messages of rooms for a dead instance."""
 MESSAGE_RETENTION_SECONDS = 3_600.0
-"""Messages of rooms for one that lives, but has no time for them."""
+"""Messages of rooms for a living instance that does not take them."""
 
 PruneStep = Callable[[], Awaitable[int | None]]
 
 
 class Pruner:
-    name = "pruning"
+    name = "pruner"
 
     def __init__(
         self, store: Store, settings: Settings, elector: Elector, clock: Clock, backoff: OutageBackoff
@@ -51,7 +51,7 @@ class Pruner:
         while True:
             await self._clock.sleep(jitter(min(RETRY_DELAY, RUN_INTERVAL) if self._backoff.is_active else RUN_INTERVAL))
             if not self._elector.is_leader and self._elector.leaderless_seconds < LEADERLESS_TIMEOUT:
-                self._backoff.reset()  # what it could not do is another's now
+                self._backoff.reset()  # the leader does it now
                 continue
             try:
                 await self.prune_all()
@@ -61,11 +61,11 @@ class Pruner:
                 self._backoff.reset()
 
     async def prune_all(self) -> None:
-        """Prune old history, fires, acts and counts, gone instances and messages; give up jobs whose version did not come."""
+        """Take each step once, in batches."""
         store, now = self._store, await self._store.inspect.now()
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
-        gone_since = now - int(TOTALS_RETENTION_SECONDS * 1e6)
+        idle_since = now - int(TOTALS_RETENTION_SECONDS * 1e6)
         acted_since = now - int(self._settings.audit_retention * 1e6)
         steps: list[PruneStep] = [
             lambda: store.jobs.prune(kept_since, MAX_BATCH),
@@ -75,7 +75,7 @@ class Pruner:
             lambda: store.stats.prune(
                 ten_seconds_before=now - TEN_SECONDS_RETENTION_US,
                 minutes_before=kept_since,
-                idle_since=gone_since,
+                idle_since=idle_since,
                 limit=MAX_BATCH,
             ),
             lambda: store.instances.prune(now - int(INSTANCE_RETENTION_SECONDS * 1e6)),
@@ -85,8 +85,8 @@ class Pruner:
             try:
                 await self._run_batches(step)
             except StoreFull as error:
-                refused = error  # whatever makes room must still be done
-        # They may lie in another store than the rest; what is left there now is found the next time.
+                refused = error  # the other steps may free space
+        # Rooms may be in another store than the rest; what is left there now is pruned the next time.
         with suppress(StoreUnavailable):
             living = [each.id for each in await store.inspect.list_instances()]
             await self._run_batches(

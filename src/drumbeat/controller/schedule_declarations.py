@@ -1,16 +1,15 @@
-"""What the code declares becomes rows: at the start of every instance, whatever its role; never by clients or commands.
+"""Write the schedules that the code declares to the store, at the start of every instance, whatever its role.
 
-    at start      each declared schedule that the store has not, or has otherwise, is put (compare and set on its revision)
-    every minute  its name is declared again: somebody's code still has it; what is not in the store any more is put again
-    the leader    retires what nobody has declared for ten minutes, if living instances of the same app exist
+    at start      each declared schedule that is missing in the store, or differs, is put (compare and set on its revision)
+    every minute  its name is declared again, because code still has it; a schedule that has vanished is put again
+    the leader    retires what was not declared for ten minutes, if living instances of the same app exist
 
-In a rolling deploy old and new code run side by side: the last one to start has its say, and what only one of them declares
-stays. A schedule that another app declares, or that a person made, is not touched. A person's pause survives a change of the
-code.
+In a rolling deploy old and new code run side by side: the last instance to start decides, and what only one version declares
+stays. A schedule of another app, or made by a person, is not touched. A person's pause survives a change of the code.
 
-A store that was emptied (FLUSHALL, a server that keeps nothing over a restart) has no schedules, and would never fire again.
-Its instances notice with their next beat that they are unknown, and register anew: then, too, names are declared again at once.
-A schedule that a person has deleted is retired and still in the store, so it does not come back by this.
+A store that was emptied (FLUSHALL, a server without persistence) has no schedules, and would never fire again. Its instances
+notice with their next beat that they are unknown, and register again: then, too, names are declared at once. A schedule that
+a person has deleted is retired and still in the store, so it does not come back.
 """
 
 import logging
@@ -31,11 +30,11 @@ log = logging.getLogger(__name__)
 RUN_INTERVAL = 60.0
 RETIRE_DELAY = 600.0
 MAX_ATTEMPTS = 10
-"""So often somebody else may come before us with a change of the same schedule."""
+"""Lost races against other changes of the same schedule."""
 
 
 class ScheduleDeclarations:
-    name = "declaring"
+    name = "schedule declarations"
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class ScheduleDeclarations:
         on_declared: Callable[[], None] = lambda: None,
         on_restored: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`restored` is called with the name of a schedule that had vanished from the store and was put again."""
+        """`on_restored` is called with the name of a schedule that had vanished from the store and was put again."""
         self._store = store
         self._declared = declared
         self._elector = elector
@@ -71,7 +70,7 @@ class ScheduleDeclarations:
                 await step()
             except StoreUnavailable as error:
                 await self._backoff.wait(error)
-                self._began_at = self._clock.monotonic()  # nor could others declare anything
+                self._began_at = self._clock.monotonic()  # others could not declare anything either
             else:
                 self._backoff.reset()
                 step = self.redeclare
@@ -82,25 +81,25 @@ class ScheduleDeclarations:
             for definition in self._declared:
                 await self._put(definition)
         except StoreFull:
-            await self._declare()  # there may be no space for a change, but what is there must not be retired for that
+            await self._declare()  # no space for a change, but existing schedules must not be retired for that
             raise
         await self._declare()
         self._on_declared()
 
     async def redeclare(self) -> None:
-        """Say again what the code declares, and put what has vanished; the leader retires what nobody declares.
+        """Declare all names again, and put what has vanished; the leader retires what no code declares.
 
-        Only one that has watched for so long itself: after a night without any instance every declaration is old, and whoever
-        comes back first must not retire what the others will declare in a minute.
+        Only a leader that has run for RETIRE_DELAY itself: after a night without any instance every declaration is old, and the
+        first to come back must not retire what the others will declare in a minute.
         """
         await self._restore(await self._declare())
         if self._elector.is_leader and self._clock.monotonic() - self._began_at >= RETIRE_DELAY:
-            silent_since = await self._store.inspect.now() - int(RETIRE_DELAY * 1e6)
-            for name in await self._store.schedules.retire_undeclared(silent_since):
+            undeclared_since = await self._store.inspect.now() - int(RETIRE_DELAY * 1e6)
+            for name in await self._store.schedules.retire_undeclared(undeclared_since):
                 log.warning("schedule retired: no code declares it any more", extra={"schedule": name})
 
     async def _declare(self) -> list[str]:
-        """Returns the names that are not in the store."""
+        """Declare all names. Returns those that are not in the store."""
         if not self._declared:
             return []
         return await self._store.schedules.declare([each.name for each in self._declared])
@@ -113,8 +112,7 @@ class ScheduleDeclarations:
             self._on_declared()
 
     async def _put(self, definition: NewSchedule) -> bool:
-        """Have the store know it as the code has it. Whoever loses a race looks again: the other may have put the same.
-        Returns whether this call has written anything."""
+        """Bring the stored schedule in line with the code; retried after a lost race. Returns whether this call has written."""
         for _ in range(MAX_ATTEMPTS):
             known = await self._store.schedules.get(definition.name)
             if known is not None and known.state is not ScheduleState.RETIRED:
@@ -147,7 +145,7 @@ class ScheduleDeclarations:
             definition, revision=known.revision, cursor=cursor, next_at=next_at, by=by
         )
         if done and paused:
-            # Without a next moment nothing is fired in between.
+            # Without a next fire time nothing is fired in between.
             await self._store.schedules.set_state(
                 ScheduleChange(
                     name=known.name,
@@ -171,7 +169,7 @@ def _is_owned(known: NewSchedule, definition: NewSchedule) -> bool:
         return True
     owner = f"app {known.app!r}" if known.origin is Origin.CODE else "a person"
     facts = {"schedule": known.name, "app": definition.app, "owner": owner}
-    log.error("schedule not synchronised: its name belongs to somebody else", extra=facts)
+    log.error("schedule not declared: its name belongs to another app, or to a person", extra=facts)
     return False
 
 

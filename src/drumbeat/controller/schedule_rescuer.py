@@ -1,8 +1,8 @@
-"""The net beneath the schedules: every few seconds, what stands still is set going again.
+"""Every few seconds, restart schedules that are stalled.
 
-The end of a job sets the next moment of its schedule, and frees what waits behind it, in the transaction that ends it. This is
-for what no transaction can see: a job that was deleted by hand, a restored backup. The jobs of dead instances are rescued
-elsewhere, by every role (heartbeat.py).
+The end of a job sets the next fire time of its schedule, and starts what waits behind it, in the transaction that ends it. This
+is for what no transaction can see: a job that was deleted by hand, a restored backup. Jobs of dead instances are freed by every
+role (heartbeat.py).
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from drumbeat.store.protocol import ScheduleStore
 
 RUN_INTERVAL = 10.0
 IDLE_INTERVAL = 60.0
-"""How often it is done by whoever does not lead, because a leader whose heart beats may still be stuck; and where there are no
-schedules, so that an idle instance is quiet."""
+"""For followers, because a leader may be stuck although its heartbeat goes on; and where there are no schedules, so that an
+idle instance is quiet."""
 
 
 class ScheduleRescuer:
-    name = "rescuing"
+    name = "schedule rescuer"
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class ScheduleRescuer:
         self._backoff = backoff
 
     async def run(self) -> None:
-        swept_at = self._clock.monotonic()
+        ran_at = self._clock.monotonic()
         while True:
             await self._clock.sleep(jitter(RUN_INTERVAL))
-            is_often = self._elector.is_leader and self._is_needed()
-            if not is_often and self._clock.monotonic() - swept_at < IDLE_INTERVAL:
+            is_frequent = self._elector.is_leader and self._is_needed()
+            if not is_frequent and self._clock.monotonic() - ran_at < IDLE_INTERVAL:
                 continue
-            swept_at = self._clock.monotonic()
+            ran_at = self._clock.monotonic()
             try:
                 await self._schedules.advance_stalled()
             except StoreUnavailable as error:

@@ -1,12 +1,12 @@
-"""What `@app.on_start` asks for: calls that a process makes before its first claim.
+"""Start-up calls (`@app.on_start`): made by a process before its first claim.
 
-With `once` they are made by one instance for each version of the app; the others wait until it is done, and if its runner dies
-or leaves, one of them takes it up. Each call has the time-out and the retries of its task. One that fails for good ends
-the process: a worker whose start-up failed must not work.
+With `once`, one instance makes the call for each version of the app; the others wait until it is done, and if that instance
+dies or leaves, another takes over. Each call has the timeout and the retries of its task. One that fails for good ends the
+process: a worker whose start-up failed must not work.
 
-A process that is asked to stop while it starts tells the call that is under way (`abort_signal()`), and makes no other. One
-that is `async def` has a moment to end by itself and is cancelled then; a thread has the time that jobs have to drain. A call
-that returns is done, also then; one that raises or is cancelled is not, and `once` is for another instance to take up.
+A process that is asked to stop meanwhile signals the running call (`abort_signal()`), and makes no other. An `async def` call
+is cancelled after CANCEL_DELAY; one in a thread has the drain timeout. A call that returns is done, also then; one that
+raises or is cancelled is not, and with `once` another instance makes it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL = 0.5
 CANCEL_DELAY = 1.0
-"""How long an async call may go on after it was told that its process stops."""
+"""How long an async call may run on after it was signalled."""
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -48,7 +48,7 @@ class StartupCall(Protocol):
     def task(self) -> Task[..., Any]: ...
     @property
     def role(self) -> str:
-        """worker, controller or both: in which instances."""
+        """The instances that make it: worker, controller or both."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class StartupCall(Protocol):
 
 
 class StartupRunner:
-    """All start-up calls of a process, one after the other, in the order of their declaration."""
+    """Makes all start-up calls of a process, in the order of their declaration."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class StartupRunner:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """The process stops: tell the call that is under way, and make no other. `run` returns when it has ended."""
+        """The process stops: signal the running call, and make no other. `run` returns when it has ended."""
         self._is_stopped = True
         if self._signal is None:
             self._cancel()
@@ -102,7 +102,7 @@ class StartupRunner:
             self._task.cancel()
 
     async def run(self, schedules: ScheduleStore) -> None:
-        """Make them all, or as many as there is time for until `stop`.
+        """Make them all, or as many as possible before `stop`.
 
         Raises:
             StartFailed: one failed, and no retry is left.
@@ -117,14 +117,14 @@ class StartupRunner:
             self._task = None
 
     async def _run(self, schedules: ScheduleStore) -> None:
-        for starter in self._calls:
-            if starter.once:
-                await self._run_once(schedules, starter)
+        for call in self._calls:
+            if call.once:
+                await self._run_once(schedules, call)
             else:
-                await self._call(starter)
+                await self._call(call)
 
-    async def _run_once(self, schedules: ScheduleStore, starter: StartupCall) -> None:
-        key = f"{self._settings.name}:{self._settings.version}:{starter.name}"
+    async def _run_once(self, schedules: ScheduleStore, call: StartupCall) -> None:
+        key = f"{self._settings.name}:{self._settings.version}:{call.name}"
         while True:
             me = self._identity()
             match await self._backoff.retry(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
@@ -133,29 +133,29 @@ class StartupRunner:
                 case OnceState.BUSY:
                     await self._clock.sleep(jitter(POLL_INTERVAL))
                 case OnceState.YOURS:
-                    if not await self._call(starter):
+                    if not await self._call(call):
                         return
-                    # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
+                    # Refused if we were declared dead meanwhile and another instance makes the call: then that one finishes it.
                     if await self._backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
                         return
 
-    async def _call(self, starter: StartupCall) -> bool:
-        """Until it is done; False: it is not, and the process stops."""
-        task, failures = starter.task, 0
+    async def _call(self, call: StartupCall) -> bool:
+        """Repeat the call until it succeeds; False: it did not, and the process stops."""
+        task, failures = call.task, 0
         while not self._is_stopped:
             try:
-                async with self._acquire_lock(starter.lock) if starter.lock is not None else nullcontext():
-                    await self._attempt(starter)
+                async with self._acquire_lock(call.lock) if call.lock is not None else nullcontext():
+                    await self._attempt(call)
             except Snooze as signal:
                 await self._clock.sleep(signal.delay_us / 1e6)
-            except BaseException as error:  # the user's own code, whatever it raises
+            except BaseException as error:  # the user's own code
                 if is_own_cancellation(error):
                     raise
                 if self._is_stopped:
                     return False
                 failures += 1
                 if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
-                    raise StartFailed(starter.name, _describe_error(error)) from error
+                    raise StartFailed(call.name, _describe_error(error)) from error
                 delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
                 facts = {
                     "task": task.name,
@@ -170,14 +170,14 @@ class StartupRunner:
                 return True
         return False
 
-    async def _attempt(self, starter: StartupCall) -> None:
-        task = starter.task
-        call = functools.partial(task.function, *starter.args, **starter.kwargs)
+    async def _attempt(self, call: StartupCall) -> None:
+        task = call.task
+        function = functools.partial(task.function, *call.args, **call.kwargs)
         self._signal, self._runs_in_thread = AbortSignal(), not task.is_async
         token = CURRENT_SIGNAL.set(self._signal)
         try:
             await call_with_timeout(
-                call if task.is_async else lambda: self._in_thread(call), task.timeout_us, self._signal
+                function if task.is_async else lambda: self._in_thread(function), task.timeout_us, self._signal
             )
         finally:
             CURRENT_SIGNAL.reset(token)

@@ -102,7 +102,7 @@ class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self, reason: str) -> str:
         """The ended_reason of the instance: `reason` and these numbers. `lua/declare_instance_dead.lua` writes the same."""
-        numbers = {"to run again alone": self.crash_suspect, "given back": self.released}
+        numbers = {"to run again alone": self.crash_suspect, "released": self.released}
         numbers |= {"dead": self.dead, "cancelled": self.cancelled}
         parts = [f"{number} {what}" for what, number in numbers.items() if number]
         return f"{reason}; its jobs: {', '.join(parts)}" if parts else reason

@@ -2,7 +2,7 @@
 
 The planner (`schedules/`) decides which fire times are due. The SQL engines load a `ScheduleSnapshot` (locked, in the
 transaction), call `plan_fire`, and write the plans of all schedules in a few statements (`FireBatch`). Redis decides inside
-`lua/fire_schedules.lua`; tests/contract/test_rules.py compares every engine with `plan_fire`.
+`lua/fire_schedules.lua`; tests/contract/test_rules_schedules.py compares every engine with `plan_fire`.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,6 +18,7 @@ from drumbeat.core.schedule import (
     Overlap,
     PlannedFire,
     RuleKind,
+    Schedule,
     ScheduleState,
     SkippedRange,
     blocked_on_schedule,
@@ -109,6 +110,20 @@ class FireBatch:
 def interval_of(schedule: NewSchedule) -> int | None:
     """The rule as a number where the end of a job sets the next fire time."""
     return int(schedule.rule) if schedule.kind is RuleKind.AFTER else None
+
+
+def next_fire_after_end(schedule: Schedule, *, has_successor: bool, now: int) -> int | None:
+    """next_at of a schedule whose current job has ended, where the store records the end at `now`.
+
+    The interval counts from the record of the end, not from `finished_at`, which is the worker's word. The engines decide in
+    the step that ends the job: PostgreSQL in a trigger, SQLite in the statement advance_intervals, Redis in
+    `lua/_transitions.lua` (start_next).
+    """
+    interval, end = interval_of(schedule.definition), schedule.definition.end
+    if interval is None:
+        return schedule.next_at
+    is_over = has_successor or schedule.state is not ScheduleState.ACTIVE or (end is not None and now + interval >= end)
+    return None if is_over else now + interval
 
 
 def split_into_rounds(requests: Sequence[FireRequest]) -> list[list[tuple[int, FireRequest]]]:

@@ -3,8 +3,8 @@
     pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | dead | pending
 
 The SQL engines load a job, decide here, and write the `Transition` while the claim still stands. Redis decides inside its
-scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`); tests/contract/test_rules.py
-compares every engine with these functions over all combinations.
+scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`). The test
+tests/contract/test_rules_transitions.py compares every engine with these functions over all combinations.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,7 +35,14 @@ _CANCEL_ANSWERS = {
 }
 
 
-class HeldJob(Protocol):
+class CrashCount(Protocol):
+    @property
+    def crashes(self) -> int: ...
+    @property
+    def crash_limit(self) -> int: ...
+
+
+class HeldJob(CrashCount, Protocol):
     """A running job, as far as the rules need it: a row of each SQL engine."""
 
     @property
@@ -48,10 +55,6 @@ class HeldJob(Protocol):
     def claimed_at(self) -> int: ...
     @property
     def failures(self) -> int: ...
-    @property
-    def crashes(self) -> int: ...
-    @property
-    def crash_limit(self) -> int: ...
     @property
     def blocked_since(self) -> int | None: ...
     @property
@@ -84,13 +87,18 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
+def is_fatal(job: CrashCount, kind: OutcomeKind) -> bool:
+    """Whether this outcome makes the job a dead letter."""
+    return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
+
+
 def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     """What an outcome of the current claim does to its job."""
     kind = outcome.kind
     crashes = job.crashes + (kind is OutcomeKind.CRASHED)
     if kind is OutcomeKind.SUCCEEDED:
         return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
-    if kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and crashes >= job.crash_limit):
+    if is_fatal(job, kind):
         return _make_dead(job, outcome, now, crashes)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
@@ -112,7 +120,7 @@ def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) ->
 def blame_crash(
     jobs: Sequence[J], started: Collection[tuple[JobId, int]] | None, reason: str, now: int
 ) -> list[tuple[J, Transition]]:
-    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: nobody knows, so all.
+    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: unknown, so all.
 
     A job that had started is a crash suspect, and runs alone next time. Only the crash of a suspect that ran alone is
     certainly its own, and is counted further.
@@ -144,7 +152,7 @@ def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
 def add_follow_ups(
     decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
 ) -> list[tuple[J, Transition]]:
-    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    """The transitions with the on_dead jobs of `records`: those that `find_on_dead_jobs` named."""
     follow_ups = {job.id: make_follow_up(job, error) for job in records}
     return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 

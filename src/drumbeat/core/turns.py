@@ -42,7 +42,7 @@ class LockQueue:
         return [ticket for ticket in self.leases if ticket not in self.lanes]
 
     def acquire(self, ticket: NewTicket, now: int) -> None:
-        """Append a ticket. The newest limit and window count; nobody loses the lock by them."""
+        """Append a ticket. The newest limit and window apply; no holder loses the lock by them."""
         self._expire(now)
         self.limit, self.per = ticket.limit, ticket.per
         self._lengths[ticket.id] = ticket.lease

@@ -1,7 +1,8 @@
 """Unique keys: which live job makes a new one of the same task and key unnecessary. Pure.
 
 The SQL engines load the holders of the keys in question (locked, in the transaction) and decide here. Redis decides inside
-`lua/_uniqueness.lua` and `lua/add_jobs.lua`; tests/contract/test_rules.py compares every engine with these functions.
+`lua/_uniqueness.lua` and `lua/add_jobs.lua`. The test tests/contract/test_rules_uniqueness.py compares every engine with these
+functions over all combinations.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -105,29 +105,6 @@ def is_whole_span(filter: JobFilter) -> bool:
     return is_unfiltered(msgspec.structs.replace(filter, since=None, until=None, id=None, dead_letters=False))
 
 
-class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
-    """The statements of a SQL engine; their texts are in its search.sql."""
-
-    live_scan: str
-    live_filter: str
-    history_scan: str
-    history_scan_of_task: str
-    history_scan_of_key: str
-    history_filter: str
-    dead_scan: str
-    dead_scan_of_task: str
-    dead_filter: str
-    small_of_key: str
-    small_running: str
-    small_ready: str
-    small_future: str
-    small_retrying: str
-    small_waiting: str
-    small_unsucceeded: str
-    counts: str
-    count_letters: str
-
-
 class AccessPath(msgspec.Struct, frozen=True):
     """How to search one place: names of statements."""
 

@@ -1,9 +1,8 @@
-"""Stored records that are not as any version of this library writes them: edited by hand, or damaged.
+"""Stored records that no version of this library writes: edited by hand, or damaged.
 
-One such record must not hide its neighbours. Engines decode batches as before; only where that fails, each record is read
-field by field with `salvage`: what can be read is kept, what cannot gets a neutral value and a `Fault`. Readers show such a
-record with `undecodable` in a place that people look at, a claim makes a dead letter of such a job, and the doctor lists the
-faults. Nothing here does I/O.
+One such record must not hide its neighbours. Engines decode batches at once; only where that fails, each record is read field by
+field with `salvage`: a field that cannot be read gets a neutral value and a `Fault`. Such a record is shown with the reason in a
+place where people look, a claim makes a dead letter of such a job, and the doctor lists the faults. No I/O here.
 """
 
 import logging
@@ -27,7 +26,7 @@ MAX_QUOTED = 60
 """Characters of a stored value that a reason quotes."""
 _MAX_LOGGED = 1_000
 _PRIVATE = frozenset({"args", "result", "progress", "answer", "body"})
-"""What these hold may be secret: their values are never quoted."""
+"""These may hold secrets: their values are never quoted."""
 _EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, tuple: (), list: [], dict: {}}
 _failure = msgspec.json.Decoder(Failure).decode
 
@@ -48,18 +47,18 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class RecordKind(msgspec.Struct, frozen=True):
-    """Records of one kind that the doctor looks at."""
+    """Records of one kind that the doctor checks."""
 
     kind: str
     record: type[msgspec.Struct]
     id: str = "id"
     """The field that names one."""
     states: tuple[str, ...] = ()
-    """Of jobs: those that belong where it was found."""
+    """Of jobs: the states that belong into its table."""
 
 
 def find_faults(kind: RecordKind, records: Iterable[Mapping[str, Any]]) -> list[Fault]:
-    """What cannot be read of these records, by the names of their fields."""
+    """The fields of these records that cannot be read."""
     found: list[Fault] = []
     for record in records:
         faults = salvage(kind.record, record).faults
@@ -86,7 +85,7 @@ def _is_broken(error: str) -> bool:
 
 class Salvaged(NamedTuple):
     values: dict[str, Any]
-    """By field; those that could not be read are neutral."""
+    """By field; one that cannot be read is neutral."""
     faults: list[tuple[str, str]]
     """Field and reason."""
 
@@ -109,7 +108,7 @@ def salvage(record: type[msgspec.Struct], stored: Mapping[str, Any] | Sequence[A
 
 
 def read_value(field: str, stored: Any, kind: Any) -> tuple[Any, str | None]:
-    """The value, or a neutral one and the reason why it cannot be read."""
+    """The value and None, or a neutral value and the reason why it cannot be read."""
     try:
         if isinstance(stored, str):
             stored.encode()
@@ -127,7 +126,7 @@ def keep_readable(values: Iterable[Any], kind: type[T]) -> list[T]:
 
 
 def neutral_value(kind: Any) -> Any:
-    """A value of this type that says nothing."""
+    """An empty value of this type."""
     if get_origin(kind) is Annotated:
         return neutral_value(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -182,7 +181,7 @@ _logged: set[tuple[str, str]] = set()
 
 
 def log_faults(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
-    """Log that a record cannot be read: once for each, and a thousand in all, so that no log is filled with them."""
+    """Log that a record cannot be read: once for each, and a thousand in all, so that the log is not flooded."""
     name = (kind, id if isinstance(id, str) and id.isprintable() else quote(id))
     if name in _logged or len(_logged) >= _MAX_LOGGED:
         return

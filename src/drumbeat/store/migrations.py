@@ -1,8 +1,9 @@
-"""Numbered migrations and the rule of which code may run on which schema; shared by the SQL engines.
+"""Numbered migrations, and which code may run on which schema; shared by the SQL engines, which execute them.
 
 A migration is a file `0002_words.sql`, or a folder `0001_words/` of such files, applied in the order of their names. It may say
-`-- oldest_code: 3`: code that knows less than migration 3 cannot use the schema from here on. Migrations only add; what is no longer used is removed one release later, so code and
-schema of neighbouring releases run together. How statements are executed is the engine's business.
+`-- oldest_code: 3`: code that knows less than migration 3 cannot use the schema from here on. Migrations only add; what is no
+longer used is removed one release later, so code and schema of neighbouring releases run together. A released migration never
+changes (tests/engines/schema_snapshot.py).
 """
 
 import re
@@ -23,7 +24,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store says about itself; version 0 is an empty one."""
+    """The version that a store has recorded; version 0 is an empty store."""
 
     version: int = 0
     oldest_code: int = 0
@@ -31,7 +32,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_migrations(package: str) -> tuple[Migration, ...]:
     """All migrations of an engine, in order; their numbers are 1, 2, 3 ..."""
-    # Here: it brings in a dozen modules, and a program's start should not wait for what only an opened store needs.
+    # Imported late: it loads a dozen modules that only an opened store needs.
     from importlib import resources
 
     entries = (entry for entry in resources.files(package).iterdir() if _NAME.fullmatch(entry.name))
@@ -51,7 +52,7 @@ def load_migrations(package: str) -> tuple[Migration, ...]:
 
 
 def pending_migrations(migrations: tuple[Migration, ...], found: SchemaVersion) -> tuple[Migration, ...]:
-    """The migrations that this store still needs; refused when it has gone beyond what this code understands.
+    """The migrations that this store still needs.
 
     Raises:
         SchemaOutOfDate: the store is newer, and says that code of this age cannot use it.

@@ -16,7 +16,7 @@ from drumbeat.core.job_fields import JOB_FIELDS, JobFields
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, read_failure, undecodable_failure
+from drumbeat.store.malformed import UNREADABLE_NAME, RecordKind, join_reasons, read_failure, undecodable_failure
 
 Faults = list[tuple[str, str]]
 
@@ -182,6 +182,18 @@ class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
         facts = msgspec.structs.asdict(self)
         definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION_FIELDS})
         return Schedule(definition=definition, **facts)
+
+
+RECORD_KINDS: dict[str, RecordKind] = {
+    "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
+    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
+    "instances": RecordKind("instance", StoredInstanceRow),
+    "audit_entries": RecordKind("act", AuditEntryRow),
+    "rollups": RecordKind("roll-up", RollupRow, id="task"),
+}
+"""What the doctor checks on both SQL engines, by the statement of malformed.sql."""
 
 
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:

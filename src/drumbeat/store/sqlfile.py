@@ -1,7 +1,7 @@
 """Named SQL statements in `.sql` files: loaded at import, checked by name, given the tables' prefix.
 
-A file is a list of statements, each under a line `-- name: x`. The Python side is a struct with one `str` field for each name,
-of one file or of several; a name that is missing on either side stops the import.
+A file is a list of statements, each under a line `-- name: x`. Python calls it by that name: `sql.claim`. tests/meta/test_sql_files.py finds
+statements that no code uses and names that no file has.
 
     -- include: _x                      the text of the part `-- name: _x` of any of these files
     {{history}}                         the columns of a list
@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import TypeVar
 
 import msgspec
 
@@ -27,7 +26,15 @@ _OVERRIDE = re.compile(r"\s*(\w+) = (.*)", re.DOTALL)
 _KEYWORDS = frozenset({"unique", "end"})
 _ROW = re.compile(r"\bVALUES (\(\?(?:, \?)*\))")
 
-S = TypeVar("S", bound=msgspec.Struct)
+
+class Statements:
+    """Statements by name."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.__dict__.update(texts)
+
+    def __getattr__(self, name: str) -> str:
+        raise AttributeError(f"there is no SQL statement {name!r}")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -117,21 +124,16 @@ def quote_column(name: str) -> str:
     return f'"{name}"' if name in _KEYWORDS else name
 
 
-def load(kind: type[S], package: str, *files: str, columns: Columns = NO_COLUMNS) -> S:
-    """The statements of these files as this struct; its fields and the names in the files must be the same."""
-    where = f"{package}/{'+'.join(files)}"
+def load(package: str, *files: str, columns: Columns = NO_COLUMNS) -> Statements:
+    """Load the statements of these files."""
     folder = resources.files(package)
-    found = parse("\n".join(folder.joinpath(file).read_text("utf-8") for file in files), where, columns)
-    wanted = set(kind.__struct_fields__)
-    if found.keys() != wanted:
-        raise ValueError(f"{where}: missing {sorted(wanted - found.keys())}, unused {sorted(found.keys() - wanted)}")
-    return kind(**found)
+    text = "\n".join(folder.joinpath(file).read_text("utf-8") for file in files)
+    return Statements(parse(text, f"{package}/{'+'.join(files)}", columns))
 
 
-def with_namespace(statements: S, namespace: str) -> S:
+def with_namespace(statements: Statements, namespace: str) -> Statements:
     """The same statements for the tables of another namespace."""
-    texts = msgspec.structs.asdict(statements)
-    return type(statements)(**{name: in_namespace(text, namespace) for name, text in texts.items()})
+    return Statements({name: in_namespace(text, namespace) for name, text in vars(statements).items()})
 
 
 def in_namespace(text: str, namespace: str) -> str:

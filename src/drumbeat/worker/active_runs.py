@@ -1,7 +1,7 @@
-"""What this worker runs at this moment, and how a run is told to stop.
+"""The handlers that run now, and how a run is aborted or interrupted.
 
-A run is soft-aborted by its signal, which the handler may look at; and interrupted by cancelling the slot that awaits it,
-which ends an async handler, abandons a thread and kills a child process.
+Aborting sets the run's signal, which the handler may check. Interrupting cancels the slot that awaits it, which ends an async
+handler, abandons a thread and kills a child process.
 """
 
 import asyncio
@@ -46,31 +46,31 @@ class HandlerRun:
         self.slot = slot
         self.started_us = started_us
         self.in_thread = in_thread
-        """Runs in a thread: a cancellation cannot end it, only its own look at the signal."""
+        """Runs in a thread: cancellation cannot end it, only its own check of the signal."""
         self.span: AttemptSpan | None = None
-        """Its span, where the program traces."""
+        """Its span, if the program traces."""
         self.cancels = 0
-        """How often the slot was cancelled on our behalf."""
+        """How often we cancelled the slot."""
         self.is_abandoned = False
-        """Its handler swallowed its cancellation: how it ended is told, and another slot has taken the place of its own."""
+        """Its handler swallowed its cancellation: its outcome is reported, and its slot is replaced."""
         self.call: ThreadCall | None = None
-        """In a thread: knows when it ended there."""
+        """The call in a thread, which records when it ended."""
         self.deadline: float | None = None
-        """When its time is over, by the monotonic clock."""
+        """When it times out, by the monotonic clock."""
 
     @property
     def is_interrupted(self) -> bool:
         return self.cancels > 0
 
     def abort(self, reason: AbortReason) -> None:
-        """Tell the handler, and end it where that can be done without leaving anything behind."""
+        """Signal the handler, and interrupt it where that leaves nothing behind."""
         self.running.aborted.set(reason)
         if reason is AbortReason.TIMED_OUT or (reason is not AbortReason.DRAINING and not self.in_thread):
             self.interrupt()
 
     @property
     def has_ended_in_time(self) -> bool:
-        """It ended in its thread before its deadline, though the loop may hear of it only now."""
+        """It ended in its thread before its deadline, though the loop may learn of it only now."""
         ended_at = None if self.call is None else self.call.ended_at
         return ended_at is not None and (self.deadline is None or ended_at <= self.deadline)
 
@@ -79,13 +79,13 @@ class HandlerRun:
             self.abort(AbortReason.TIMED_OUT)
 
     def interrupt(self) -> None:
-        """End it now, whatever it takes."""
+        """Cancel the slot that awaits it."""
         self.cancels += 1
         self.slot.cancel()
 
 
 class ActiveRuns:
-    """All runs under way."""
+    """All runs in progress."""
 
     def __init__(self) -> None:
         self._runs: set[HandlerRun] = set()
@@ -95,7 +95,7 @@ class ActiveRuns:
 
     @property
     def job_count(self) -> int:
-        """How many jobs run: a batch counts each of its own."""
+        """The number of running jobs; a batch counts each of its jobs."""
         return sum(len(run.jobs) for run in self)
 
     def __iter__(self) -> Iterator[HandlerRun]:
@@ -108,7 +108,7 @@ class ActiveRuns:
         self._runs.discard(run)
 
     def is_current_slot(self, task: "asyncio.Task[Any]") -> bool:
-        """Whether the job whose code runs now runs in this slot."""
+        """Whether this slot runs the job whose code is executing."""
         running, jobs = CURRENT_JOB.get(None), CURRENT_BATCH.get(None)
         return any(run.slot is task and (run.running is running or run.jobs is jobs) for run in self)
 
@@ -117,7 +117,7 @@ class ActiveRuns:
             run.abort(reason)
 
     def interrupt_all(self, reason: AbortReason) -> None:
-        """The end of patience: end them all."""
+        """Abort and interrupt them all."""
         for run in self:
             run.running.aborted.set(reason)
             run.interrupt()

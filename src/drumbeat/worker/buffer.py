@@ -1,4 +1,4 @@
-"""Claimed jobs that wait for a slot, in the order they were claimed. Bounded by whoever fills it (see pace.py)."""
+"""Claimed jobs that wait for a slot, in the order of their claim. The fetcher bounds it (prefetch.py)."""
 
 import asyncio
 from collections import deque
@@ -13,9 +13,9 @@ class JobBuffer:
     def __init__(self, on_low: Callable[[], None]) -> None:
         self._on_low = on_low
         self.low_watermark = 0
-        """`on_low` is called when so many jobs or fewer are left after one was taken: once, until more are put."""
+        """`on_low` is called when at most this many jobs are left after a take; once, until more are put."""
         self.taken_count = 0
-        """How many were ever taken: unchanged for long means that what is here is hoarded."""
+        """Jobs taken since the start. Unchanged for long means that jobs wait here in vain."""
         self._jobs: deque[ClaimedJob] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
@@ -30,7 +30,7 @@ class JobBuffer:
 
     @property
     def idle_slots(self) -> int:
-        """Slots that wait for a job."""
+        """The number of slots that wait for a job."""
         return len(self._waiters)
 
     def put(self, jobs: Iterable[ClaimedJob]) -> None:
@@ -63,7 +63,7 @@ class JobBuffer:
         return job
 
     def take_more(self, task: str, limit: int) -> list[ClaimedJob]:
-        """Up to so many further jobs of one task, oldest first, but no suspect; the others keep their order."""
+        """Up to `limit` further jobs of one task, oldest first, without crash suspects; the others keep their order."""
         if limit <= 0 or not self._jobs:
             return []
         taken: list[ClaimedJob] = []
@@ -74,7 +74,7 @@ class JobBuffer:
         return taken
 
     def remove(self, ids: Container[JobId]) -> list[ClaimedJob]:
-        """Take these out, because they must not start."""
+        """Take these out: they must not start."""
         removed = [job for job in self._jobs if job.id in ids]
         if removed:
             self._jobs = deque(job for job in self._jobs if job.id not in ids)
@@ -86,7 +86,7 @@ class JobBuffer:
         return jobs
 
     def close(self) -> list[ClaimedJob]:
-        """No job is given out any more; slots end. Returns what was left."""
+        """Stop handing out jobs; slots end. Returns the jobs that were left."""
         self._closed = True
         for woken in self._waiters:
             if not woken.done():

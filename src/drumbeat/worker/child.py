@@ -1,14 +1,13 @@
-"""Inside a child process: the program is loaded, its resources are opened, and jobs are run, one at a time.
+"""The child process: it loads the program, opens its resources and runs jobs, one at a time.
 
-Three threads have a part in it:
+Three threads:
 
-    main        the event loop, with the program's lifespans and async handlers; and, with the loop standing still so that sync
-                calls work in them, `def` handlers with pool="process": as in any process of their own, they may use signals
-    link        reads what the worker says. If the worker is gone it ends the process at once, whatever runs
-    notes       tells the worker of progress, the last value each tenth of a second, so that a handler never waits for that
+    main        the event loop with the program's lifespans and async handlers. `def` handlers with pool="process" run here
+                while the loop stands still, so that sync calls and signals work in them
+    link        reads the worker's messages. If the worker is gone, it ends the process at once, whatever runs
+    progress    sends progress to the worker, the last value each tenth of a second, so that a handler never waits for that
 
-The store is not touched here, unless a handler does, by `complete()` for instance; the worker reports what this process
-answers.
+Nothing here uses the store, unless a handler does, for instance by `complete()`; the worker reports the results.
 """
 
 import asyncio
@@ -54,9 +53,9 @@ PROGRESS_INTERVAL = 0.1
 
 
 def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
-    """Serve the worker at the other end until it says Stop. Returns the exit code."""
+    """Run jobs for the worker until it sends StopChild. Returns the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Only the worker ends this process. Not SIG_IGN: programs that a handler starts would inherit that.
+        # Only the worker ends this process. Not SIG_IGN: processes that a handler starts would inherit it.
         signal.signal(number, _ignore_signal)
     if not faulthandler.is_enabled():
         faulthandler.enable()
@@ -65,7 +64,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     try:
         app = appref.load(ref, prepare=prepare)
         server = ChildServer(app._internals, app.configure(flags), worker)
-    except BaseException as error:  # the program's own, sys.exit() while it is imported included
+    except BaseException as error:  # the program's own, including sys.exit() during its import
         worker.send(_to_refused(error))
         return EXIT_CANNOT_SERVE
     return server.serve()
@@ -82,7 +81,7 @@ def _to_refused(error: BaseException) -> child_protocol.ChildRefused:
 
 
 class WorkerLink:
-    """The child's end of the conversation. `inbox` is filled by a thread, from the start: also while the program loads."""
+    """The child's end of the socket. A thread fills `inbox` from the start, also while the program loads."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -91,7 +90,7 @@ class WorkerLink:
         self.inbox: asyncio.Queue[tuple[child_protocol.RunJob, RunningJob] | None] = asyncio.Queue()
         self.progress = ProgressSender(self)
         self.completer: JobCompleter | None = None
-        """Set once the program is loaded, before the worker hears that we are ready."""
+        """Set once the program is loaded, before ChildReady is sent."""
         self.instance = InstanceId("")
         threading.Thread(target=self._listen, name="drumbeat-link", daemon=True).start()
 
@@ -110,35 +109,35 @@ class WorkerLink:
         running: RunningJob | None = None
         while (frame := receive(self._link)) is not None:
             match child_protocol.child_decoder.decode(frame):
-                case child_protocol.RunJob() as asked:
+                case child_protocol.RunJob() as request:
                     assert self.completer is not None
-                    self.instance = asked.instance
-                    # Made here, so that an abort which follows at once cannot miss it.
-                    running = RunningJob(asked.job, self.progress.put, self.completer, asked.started_us)
-                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, (asked, running))
+                    self.instance = request.instance
+                    # Made here, so that an abort that follows at once cannot miss it.
+                    running = RunningJob(request.job, self.progress.put, self.completer, request.started_us)
+                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, (request, running))
                 case child_protocol.AbortJob(reason=reason):
                     if running is not None:
                         running.aborted.set(reason)
                 case child_protocol.StopChild():
                     self._loop.call_soon_threadsafe(self.inbox.put_nowait, None)
-        # The worker is gone, and others get its jobs: what runs here must not go on.
+        # The worker is gone, and other workers get its jobs: what runs here must not go on.
         exit_with_group()
 
 
 class ProgressSender:
-    """Progress on its way to the worker: the last value wins."""
+    """Sends progress to the worker; only the last value counts."""
 
     def __init__(self, link: WorkerLink) -> None:
         self._link = link
-        self._lock = threading.Lock()  # around the value: held for a few instructions only
-        self._send_lock = threading.Lock()  # from taking the value to having told it, so that no older one comes later
+        self._lock = threading.Lock()  # guards the value; held for a few instructions only
+        self._send_lock = threading.Lock()  # from taking the value until it is sent, so that values stay in order
         self._wake = threading.Event()
         self._job: ClaimedJob | None = None
         self._progress: str | None = None
         self._is_started = False
 
     def put(self, job: ClaimedJob, value: Any) -> None:
-        """Called by handlers, in any thread; never waits for the worker."""
+        """Called by handlers, on any thread; never waits for the worker."""
         text = encode_progress(value)
         with self._lock:
             if self._job is not job:
@@ -146,7 +145,7 @@ class ProgressSender:
             self._progress = text
             if not self._is_started:
                 self._is_started = True
-                threading.Thread(target=self._run, name="drumbeat-notes", daemon=True).start()
+                threading.Thread(target=self._run, name="drumbeat-progress", daemon=True).start()
         self._wake.set()
 
     def begin(self, job: ClaimedJob) -> None:
@@ -154,7 +153,7 @@ class ProgressSender:
             self._job = job
 
     def end(self) -> None:
-        """Tell the last value, before the job's ending is told."""
+        """Send the last value, before the job's result."""
         self._send_latest()
         with self._lock:
             self._job = self._progress = None
@@ -175,41 +174,41 @@ class ProgressSender:
 
 
 class ChildServer:
-    """Runs what comes in, one job after another."""
+    """Runs jobs from the inbox, one after another."""
 
-    def __init__(self, program: WorkerApp, settings: Settings, link: WorkerLink) -> None:
-        self._plans = build_task_specs(program.registered_tasks)
-        self._lifespans = program.lifespans
+    def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
+        self._task_specs = build_task_specs(app.registered_tasks)
+        self._lifespans = app.lifespans
         self._settings = settings
         self._link = link
-        inside = transactional_for(settings.url, namespace=settings.namespace, clock=program.clock)
-        link.completer = JobCompleter(inside, lambda: link.instance, payload_limit=settings.payload_limit)
-        self._clock = program.clock
+        transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
+        link.completer = JobCompleter(transactional, lambda: link.instance, payload_limit=settings.payload_limit)
+        self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
-        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def serve(self) -> int:
-        """Until told to stop, or a lifespan ends by itself. Returns the exit code."""
+        """Run until StopChild, or until a lifespan ends by itself. Returns the exit code."""
         with asyncio.Runner(loop_factory=lambda: self._link.loop) as runner:
             self._loop = runner.get_loop()
             self._loop.set_task_factory(task_factory(lambda task: task is self._handler_task))
             opened = self._loop.create_future()
-            # One task enters and leaves all lifespans, as their own task groups and time-outs demand.
-            life = self._loop.create_task(self._hold_lifespans(opened), name="lifespans")
-            life.add_done_callback(lambda _: self._link.inbox.put_nowait(None))
-            run_until_done(self._loop, _wait_first(opened, life))
-            if life.done():
-                return self._lifespan_exit_code(life)
+            # One task enters and leaves all lifespans, as their own task groups and timeouts require.
+            lifespan_task = self._loop.create_task(self._hold_lifespans(opened), name="lifespans")
+            lifespan_task.add_done_callback(lambda _: self._link.inbox.put_nowait(None))
+            run_until_done(self._loop, _wait_first(opened, lifespan_task))
+            if lifespan_task.done():
+                return self._lifespan_exit_code(lifespan_task)
             guard = ProcessGuard(self._loop, None, is_own_process=True)
             guard.arm()
             self._link.send(child_protocol.ChildReady())
-            while (asked := run_until_done(self._loop, self._link.inbox.get())) is not None:
-                answer = self._run_job(*asked)
+            while (received := run_until_done(self._loop, self._link.inbox.get())) is not None:
+                answer = self._run_job(*received)
                 guard.restore_all()
                 self._link.send(answer)
-            self._leaving.set()
-            run_until_done(self._loop, _wait_first(life))
-            code = self._lifespan_exit_code(life)
+            self._stopping.set()
+            run_until_done(self._loop, _wait_first(lifespan_task))
+            code = self._lifespan_exit_code(lifespan_task)
             if not cancel_leftovers(self._loop):
                 exit_with_group()
             return code
@@ -218,10 +217,10 @@ class ChildServer:
         self._threads = ThreadPool(StuckHandlers(limit=1))
         async with lifespans.open_lifespans(self._lifespans):
             opened.set_result(None)
-            await self._leaving.wait()
+            await self._stopping.wait()
 
-    def _lifespan_exit_code(self, life: "asyncio.Task[None]") -> int:
-        error = asyncio.CancelledError() if life.cancelled() else life.exception()
+    def _lifespan_exit_code(self, task: "asyncio.Task[None]") -> int:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             return 0
         log.error("a lifespan of the program failed in a child process", exc_info=error)
@@ -229,15 +228,15 @@ class ChildServer:
         return EXIT_CANNOT_SERVE
 
     def _run_job(
-        self, asked: child_protocol.RunJob, running: RunningJob
+        self, request: child_protocol.RunJob, running: RunningJob
     ) -> child_protocol.JobResult | child_protocol.ChildRefused:
-        job = asked.job
-        plan = self._plans.get(job.task)
-        if plan is None:
+        job = request.job
+        spec = self._task_specs.get(job.task)
+        if spec is None:
             return child_protocol.ChildRefused(
                 f"the program that it loaded has no task {job.task!r}: was it changed on disk?"
             )
-        arguments = plan.decode_arguments(job)
+        arguments = spec.decode_arguments(job)
         if isinstance(arguments, Outcome):
             return child_protocol.ChildRefused(
                 f"the program that it loaded has another {job.task!r}: was it changed on disk?"
@@ -247,58 +246,58 @@ class ChildServer:
         self._link.progress.begin(job)
         self._link.send(child_protocol.HandlerStarted())
         forks, began_at = FORKS.count, self._clock.monotonic()
-        ending = self._run_handler(asked, running, plan, arguments)
+        result = self._run_handler(request, running, spec, arguments)
         if FORKS.count != forks:
             FORKS.exit_forked_copy()
-        if plan.timeout_for([job]) is not None:
+        if spec.timeout_for([job]) is not None:
             self._link.send(child_protocol.HandlerEnded(self._clock.monotonic() - began_at))
         self._link.progress.end()
-        return child_protocol.JobResult(msgspec.structs.replace(ending, completion=running.completion))
+        return child_protocol.JobResult(msgspec.structs.replace(result, completion=running.completion))
 
     def _run_handler(
-        self, asked: child_protocol.RunJob, running: RunningJob, plan: TaskSpec, arguments: Arguments
+        self, request: child_protocol.RunJob, running: RunningJob, spec: TaskSpec, arguments: Arguments
     ) -> HandlerResult:
         context = copy_context()
-        context.run(tracing.attach_traceparent, asked.trace)
-        if plan.batch:
-            # Its calls say which jobs they are.
-            context.run(CURRENT_BATCH.set, [asked.job])
-            call = functools.partial(plan.function, build_calls([asked.job], [arguments]))
+        context.run(tracing.attach_traceparent, request.trace)
+        if spec.batch:
+            # There is no current job: its calls name their jobs.
+            context.run(CURRENT_BATCH.set, [request.job])
+            call = functools.partial(spec.function, build_calls([request.job], [arguments]))
         else:
             context.run(CURRENT_JOB.set, running)
-            call = functools.partial(plan.function, *arguments[0], **arguments[1])
+            call = functools.partial(spec.function, *arguments[0], **arguments[1])
         try:
-            value = self._call(plan, call, context)
-            if plan.batch:
-                return split_results(plan.name, 1, value, self._settings.payload_limit)[0]
+            value = self._call(spec, call, context)
+            if spec.batch:
+                return split_results(spec.name, 1, value, self._settings.payload_limit)[0]
             return from_value(value, self._settings.payload_limit)
-        except BaseException as error:  # the handler's own, SystemExit included
+        except BaseException as error:  # the handler's own, including SystemExit
             return from_exception(error, running.aborted.reason)
 
-    def _call(self, plan: TaskSpec, call: Callable[[], Any], context: Context) -> Any:
-        if plan.pool == "process":
+    def _call(self, spec: TaskSpec, call: Callable[[], Any], context: Context) -> Any:
+        if spec.pool == "process":
             return context.run(call)
-        value, error = run_until_done(self._loop, self._call_on_loop(plan, call, context))
+        value, error = run_until_done(self._loop, self._call_on_loop(spec, call, context))
         if error is not None:
             raise error
         return value
 
     async def _call_on_loop(
-        self, plan: TaskSpec, call: Callable[[], Any], context: Context
+        self, spec: TaskSpec, call: Callable[[], Any], context: Context
     ) -> tuple[Any, BaseException | None]:
-        """On the loop: an exception is returned, because SystemExit would end the loop itself."""
-        # A task of its own: it may be cancelled, and what it has left behind of a cancellation goes with it.
-        self._handler_task = self._loop.create_task(self._await_handler(plan, call), name="handler", context=context)
+        """On the loop. An exception is returned: a raised SystemExit would end the loop itself."""
+        # A task of its own: it may be cancelled, and a cancellation that it leaves behind ends with it.
+        self._handler_task = self._loop.create_task(self._await_handler(spec, call), name="handler", context=context)
         await asyncio.wait([self._handler_task])
         return (None, asyncio.CancelledError()) if self._handler_task.cancelled() else self._handler_task.result()
 
-    async def _await_handler(self, plan: TaskSpec, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _await_handler(self, spec: TaskSpec, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         try:
-            return await (call() if plan.is_async else self._threads.run(call)), None
+            return await (call() if spec.is_async else self._threads.run(call)), None
         except BaseException as error:
             return None, error
 
 
 async def _wait_first(*ends: "asyncio.Future[None]") -> None:
-    """Wait for the first, whatever comes of it."""
+    """Wait for the first to end, with whatever result."""
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,14 +1,14 @@
-"""What a worker and a child process that runs its jobs say to each other. One frame is one message.
+"""Messages between a worker and a child process that runs its jobs. One frame is one message.
 
-worker                      child
-   | <------- Ready --------- |    or Refused: it cannot serve
-   | -------- Run ----------> |
-   | <------- Began --------- |    or Refused: not a job for it; without either it died before the job could have done it
-   | -------- Abort --------> |    the worker drains
-   | <------- Noted --------- |    progress, any number
-   | <------- Ended --------- |    if its time is limited: when the handler ended, before anything that may take long to say
-   | <------- Done ---------- |    and the next Run
-   | -------- Stop ---------> |    when idle: leave
+worker                           child
+   | <------- ChildReady --------- |    or ChildRefused: it cannot serve
+   | -------- RunJob ------------> |
+   | <------- HandlerStarted ----- |    or ChildRefused: not a job for it. With neither, it died before the job was to blame
+   | -------- AbortJob ----------> |    the worker drains
+   | <------- ProgressReported --- |    any number
+   | <------- HandlerEnded ------- |    if the job has a timeout: sent before a result that may take long to send
+   | <------- JobResult ---------- |    the next RunJob may follow
+   | -------- StopChild ---------> |    when idle: exit
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from drumbeat.worker.result import HandlerResult
 class RunJob(msgspec.Struct, frozen=True, tag=True):
     job: ClaimedJob
     instance: InstanceId
-    """Under which the job is claimed: a completion names it."""
+    """The instance that claimed the job: a completion names it."""
     started_us: int
     trace: str | None = None
     """The span of this run, as a W3C traceparent."""
@@ -41,7 +41,7 @@ class ChildReady(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChildRefused(msgspec.Struct, frozen=True, tag=True):
-    """The program's fault, not a job's."""
+    """A problem of the program, not of a job."""
 
     reason: str
     traceback: str = ""

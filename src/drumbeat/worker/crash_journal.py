@@ -1,14 +1,14 @@
-"""What a worker process has started, in memory that it shares with its supervisor.
+"""The jobs that a worker process has started, in a mapped file that its supervisor reads after a crash.
 
-When a process dies, nobody can ask it which of its jobs were running: those may have killed it, the others are innocent.
-So the worker marks what it starts in a mapped file, which outlives it, and its supervisor reads it after the death.
+A running job may have killed its process; jobs that were only claimed have not. So the worker records each start in a mapped
+file, which outlives it.
 
     header, 64 bytes      magic, slots, width, the instance's id, the length of that id
     each slot             token, id of the first job, count; then width - 1 times token, id
 
-The count (or the length) is written last and cleared first. A process is killed between two instructions, so what a
-count says is there is complete, wherever the worker died. Only one thread writes a slot, and nobody reads it while the
-worker lives. Nothing here is a promise about the jobs: the store is the only authority.
+The count (or the length) is written last and cleared first. A process is killed between two instructions, so the entries that a
+count announces are complete, wherever the worker died. Only one thread writes a slot, and it is read only after the worker's
+death. The journal guarantees nothing about the jobs: the store is the only authority.
 """
 
 import mmap
@@ -21,7 +21,7 @@ from typing import Protocol, Self
 from drumbeat.core.claim import ClaimRef
 from drumbeat.ids import InstanceId, JobId
 
-MAGIC = b"drumbeat marks 1"
+MAGIC = b"drumbeat journal"
 _HEADER = struct.Struct("<16sII")  # magic, slots, width
 _INSTANCE = struct.Struct("<36sI")  # id, its length
 _INSTANCE_AT = _HEADER.size
@@ -33,7 +33,7 @@ _ZERO = bytes(4)
 
 
 class JournalEntry(Protocol):
-    """A claimed job, as far as it is marked."""
+    """What is recorded of a claimed job."""
 
     @property
     def id(self) -> JobId: ...
@@ -43,7 +43,7 @@ class JournalEntry(Protocol):
 
 
 class CrashJournal:
-    """The marks of one worker process: written by it, read by its supervisor after its death."""
+    """Written by one worker process, read by its supervisor after its death."""
 
     def __init__(self, memory: mmap.mmap, slots: int, width: int) -> None:
         self._memory = memory
@@ -53,7 +53,7 @@ class CrashJournal:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], slots: int, width: int) -> Self:
-        """A new file, there only when it is complete. `width`: the most jobs that one slot runs at once."""
+        """Create the file, atomically. `width`: the maximum number of jobs that one slot runs at once."""
         width = max(1, width)
         size = _SLOTS_AT + slots * _slot_size(width)
         draft = f"{os.fspath(path)}.new"
@@ -69,7 +69,7 @@ class CrashJournal:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self | None:
-        """The marks in this file; None when a worker died before it had made them."""
+        """Open an existing file; None if the worker died before it was complete."""
         try:
             with Path(path).open("r+b") as file:
                 memory = mmap.mmap(file.fileno(), 0)
@@ -83,52 +83,52 @@ class CrashJournal:
         return cls(memory, slots, width)
 
     def set_instance(self, instance: InstanceId) -> None:
-        """Say whose marks these are; called before the instance is registered."""
+        """Record the instance id."""
         id = instance.encode()
         _INSTANCE.pack_into(self._memory, _INSTANCE_AT, id, len(id))
 
-    def record_start(self, slot: int, holds: Sequence[JournalEntry]) -> None:
-        """Mark these jobs as started, before the first of them runs. The slot has been cleared since its last start."""
+    def record_start(self, slot: int, jobs: Sequence[JournalEntry]) -> None:
+        """Record that these jobs start, before the first of them runs. The slot was cleared since its last start."""
         start = self._starts[slot]
-        first = holds[0]
-        if len(holds) > 1:
+        first = jobs[0]
+        if len(jobs) > 1:
             offset = start + _FIRST.size
-            for hold in holds[1:]:
-                _NEXT.pack_into(self._memory, offset, hold.token, hold.id.encode())
+            for job in jobs[1:]:
+                _NEXT.pack_into(self._memory, offset, job.token, job.id.encode())
                 offset += _NEXT.size
-        _FIRST.pack_into(self._memory, start, first.token, first.id.encode(), len(holds))
+        _FIRST.pack_into(self._memory, start, first.token, first.id.encode(), len(jobs))
 
     def clear(self, slot: int) -> None:
-        """Nothing runs in this slot any more."""
+        """The slot is idle again."""
         offset = self._starts[slot] + _COUNT_AT
         self._memory[offset : offset + 4] = _ZERO
 
     def read(self) -> tuple[InstanceId | None, list[ClaimRef]]:
-        """Whose marks these are, None if it never said so, and what it had started."""
+        """The instance id, if it was recorded, and the jobs that were running."""
         id, length = _INSTANCE.unpack_from(self._memory, _INSTANCE_AT)
         instance = InstanceId(id[:length].decode("ascii", "replace")) if length else None
-        holds: list[ClaimRef] = []
+        claims: list[ClaimRef] = []
         for start in self._starts:
             token, job, count = _FIRST.unpack_from(self._memory, start)
             if not count:
                 continue
-            holds.append(_hold(job, token))
+            claims.append(_to_claim(job, token))
             for number in range(min(count, self._width) - 1):
                 token, job = _NEXT.unpack_from(self._memory, start + _FIRST.size + number * _NEXT.size)
-                holds.append(_hold(job, token))
-        return instance, holds
+                claims.append(_to_claim(job, token))
+        return instance, claims
 
     def close(self) -> None:
         self._memory.close()
 
 
 class NullCrashJournal:
-    """For a worker that nobody supervises."""
+    """For a worker without a supervisor."""
 
     def set_instance(self, instance: InstanceId) -> None:
         pass
 
-    def record_start(self, slot: int, holds: Sequence[JournalEntry]) -> None:
+    def record_start(self, slot: int, jobs: Sequence[JournalEntry]) -> None:
         pass
 
     def clear(self, slot: int) -> None:
@@ -137,20 +137,17 @@ class NullCrashJournal:
     def read(self) -> tuple[InstanceId | None, list[ClaimRef]]:
         return None, []
 
-    def close(self) -> None:
-        pass
-
 
 def _slot_size(width: int) -> int:
     return _FIRST.size + (width - 1) * _NEXT.size
 
 
-def _hold(job: bytes, token: int) -> ClaimRef:
+def _to_claim(job: bytes, token: int) -> ClaimRef:
     return ClaimRef(JobId(job.rstrip(b"\0").decode("ascii", "replace")), token)
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Take the space now: a write to a mapped page that a full disk cannot give would kill the process by SIGBUS."""
+    """Allocate the space now: writing to a mapped page that a full disk cannot back would kill the process by SIGBUS."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     else:

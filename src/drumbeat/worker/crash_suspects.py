@@ -1,9 +1,9 @@
-"""How many suspects run at once: jobs that were running when a worker died, and therefore run alone in a child process.
+"""Limit how many crash suspects run at once: jobs that ran when a worker died, and therefore run alone in a child process.
 
-A worker that died may leave as many suspects as it had slots, and each child process has the whole program in memory. So few
-run at a time, one job in each child, and a child that survived is used again. Those that find no child wait for a moment in
-their slot, in half of the slots at most, and are then put off in the store: good jobs go on meanwhile, and other workers may
-take them.
+A worker that died may leave as many suspects as it had slots, and each child process has the whole program in memory. So only a
+few run at a time, one job in each child, and a child that survives is reused. Suspects that find no child wait briefly in their
+slot, in half of the slots at most, and are then put off in the store: other jobs go on meanwhile, and other workers may take
+them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ MIN_DELAY, MAX_DELAY = 1.0, 60.0
 
 
 class NoChildFree(Exception):
-    """All children for suspects are busy: try again after `delay_us`."""
+    """All children for suspects are busy: retry after `delay_us`."""
 
     def __init__(self, delay_us: int, running: int) -> None:
         super().__init__(
@@ -39,10 +39,10 @@ class CrashSuspectLimiter:
 
     @asynccontextmanager
     async def acquire_child(self) -> AsyncIterator[None]:
-        """Have a child's place while the body runs.
+        """Occupy one of the children while the body runs.
 
         Raises:
-            NoChildFree: none became free within a moment, or too many wait already.
+            NoChildFree: none became free within MAX_WAIT, or too many wait already.
         """
         if self._slots >= self._max_slots:
             raise self._none_free()
@@ -67,7 +67,7 @@ class CrashSuspectLimiter:
             raise self._none_free() from None
 
     def _none_free(self) -> NoChildFree:
-        """As long again as the suspects have been running: what blocks for hours is asked about once a minute."""
+        """Delay by as long as the suspects have been running, up to MAX_DELAY."""
         ran = self._clock.monotonic() - min(self._began.values(), default=self._clock.monotonic())
         delay = jitter(min(MAX_DELAY, max(MIN_DELAY, ran)))
         return NoChildFree(round(delay * 1e6), len(self._began))

@@ -1,9 +1,8 @@
-"""The event loop of a process that runs handlers: what handlers do to it does not end it.
+"""Protect the event loop of a process from the handlers that run on it.
 
-asyncio lets SystemExit and KeyboardInterrupt of any task or callback out of the loop, and any code may stop the loop or cancel
-every task on it. In a process of ours none of that is meant for the worker: a worker is stopped by a signal. So the loop is run
-again until the worker's own coroutine has ended, and the worker's tasks cannot be cancelled by the code of a job, except that a
-job may cancel its own run.
+asyncio lets SystemExit and KeyboardInterrupt of any task or callback escape from the loop, and any code may stop the loop or
+cancel every task on it. None of that may stop a worker: signals do. So the loop is run again until the worker's own coroutine
+has ended, and job code cannot cancel the worker's tasks, except its own run.
 """
 
 import asyncio
@@ -21,46 +20,46 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 IN_LIFESPAN: ContextVar[bool] = ContextVar("drumbeat_in_lifespan", default=False)
-"""Tasks that are created here are the program's: its handlers may cancel them."""
+"""Tasks created in a lifespan belong to the program: its handlers may cancel them."""
 GUEST_CALL: ContextVar[object | None] = ContextVar("drumbeat_guest", default=None)
-"""One call of a room's handler or of a subscriber, which has no more to do with the worker's tasks than a job has."""
+"""One call of a room's handler or of a subscriber: like a job, it may not cancel the worker's tasks."""
 LEFTOVERS_TIMEOUT = 5.0
 MAX_ESCAPES = 1_000_000
-"""A loop that is broken for good must not be run for ever."""
+"""A broken loop must not be run for ever."""
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:
-    """Run the loop until this coroutine has ended, whatever else ends on it.
+    """Run the loop until this coroutine has ended, whatever else escapes from it.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, where nobody has taken that signal; the coroutine was cancelled.
+        KeyboardInterrupt: Ctrl-C, where that signal has no handler; the coroutine was cancelled.
     """
     task = loop.create_task(main)
     interrupted, escapes, recursion = False, 0, sys.getrecursionlimit()
     while True:
         try:
             return loop.run_until_complete(task)
-        except BaseException as error:  # its own; or what nobody else has caught
+        except BaseException as error:  # its own, or an uncaught one of another task
             if task.done():
                 if interrupted and isinstance(error, asyncio.CancelledError):
                     raise KeyboardInterrupt from None
                 raise
             sys.setrecursionlimit(max(recursion, sys.getrecursionlimit()))
             escapes += 1
-            # Before the loop opens anything: what a handler has closed must not become a descriptor of the loop's own.
+            # Before the loop opens anything: a stream that a handler closed must not become a descriptor of the loop.
             reopen_streams()
             if loop.is_closed() or loop.is_running() or escapes > MAX_ESCAPES:
-                raise  # uvloop says that it still runs if it could not stop in good order: it never will again
+                raise  # uvloop still reports `is_running` if it could not stop properly: it never recovers
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 interrupted = task.cancel()
             elif isinstance(error, RuntimeError):
-                log.error("something stopped the event loop: it goes on; to stop a worker, send it a signal")
+                log.error("the event loop was stopped by a handler: restarted; to stop a worker, send it a signal")
             else:
-                log.error("this came out of a background task or callback, and does not end the worker", exc_info=error)
+                log.error("uncaught exception in a background task or callback; the worker goes on", exc_info=error)
 
 
 def cancel_leftovers(loop: asyncio.AbstractEventLoop) -> bool:
-    """Cancel what handlers have left on the loop, once the worker has ended; False: something does not end."""
+    """Cancel tasks that handlers have left on the loop, once the worker has ended; False: some do not end."""
     tasks = asyncio.all_tasks(loop)
     if not tasks:
         return True
@@ -71,7 +70,7 @@ def cancel_leftovers(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def guest_context() -> Context:
-    """A context for code of the program that the worker calls, and that is no job."""
+    """A context for code of the program that is not a job."""
     context = copy_context()
     context.run(GUEST_CALL.set, object())
     return context
@@ -81,23 +80,24 @@ TaskFactory = Callable[..., "asyncio.Task[Any]"]
 
 
 def task_factory(is_own_run: Callable[["asyncio.Task[Any]"], bool]) -> TaskFactory:
-    """For a worker's loop: its own tasks refuse to be cancelled by code of handlers.
+    """For a worker's loop: its own tasks cannot be cancelled by handlers.
 
-    `is_own_run(task)`: the job whose code runs now runs in this task.
+    `is_own_run(task)`: the job whose code is executing runs in this task.
     """
 
-    told: object = None
+    last_culprit: object = None
 
     class OwnTask(asyncio.Task[Any]):
         guest: object | None = None
-        """The call that runs in it; None: it is the worker's alone."""
+        """The guest call that runs in it; None: a task of the worker."""
 
         def cancel(self, msg: Any = None) -> bool:
-            nonlocal told
+            nonlocal last_culprit
             if not _is_user_code() or is_own_run(self) or (self.guest is not None and GUEST_CALL.get() is self.guest):
                 return super().cancel(msg)
-            if told is not (culprit := CURRENT_JOB.get(None) or CURRENT_BATCH.get(None)) or culprit is None:
-                told = culprit  # once for each: it may try all tasks that there are
+            culprit = CURRENT_JOB.get(None) or CURRENT_BATCH.get(None)
+            if last_culprit is not culprit or culprit is None:
+                last_culprit = culprit  # logged once for each: it may try every task
                 log.error("a handler tried to cancel a task of the worker: refused", extra={"refused": self.get_name()})
             return False
 

@@ -88,7 +88,7 @@ class FetchTimer:
         was_due = 0.0 < self._due_at <= now
         if was_due:
             self._due_at = 0.0
-        if self._poll_at <= now:  # until the answer tells better, so that the other lane does not claim for this too
+        if self._poll_at <= now:  # until the answer is there, so that the other lane does not claim as well
             self._poll_at = self._due_at or now + jitter(self._poll)
         return was_due
 

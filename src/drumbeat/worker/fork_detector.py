@@ -1,8 +1,8 @@
-"""A handler that forks and returns in the copy: the copy must end there, or it would go on as a second worker.
+"""End a forked copy of the worker when it returns from the handler that forked, or it would go on as a second worker.
 
-It has the same claims, connections, marks and epoll descriptor as the worker, and nobody knows of it. A handler may fork
-(multiprocessing does, and what calls exec); only coming back to the worker's own code, or to its loop, is the end of a copy.
-A worker that is made in a forked process is no copy: it compares with the count of its own beginning.
+The copy shares the worker's claims, connections, journal and epoll descriptor. A handler may fork (multiprocessing does, and
+everything that calls exec); a copy ends only when it returns to the worker's own code or to its loop. A worker that is made
+in a forked process is not a copy: it compares with the count at its own start.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from drumbeat.processes.exit_codes import EXIT_FORKED_COPY
 
 
 class ForkDetector:
-    """How often this process has been forked off another, counted in the new one."""
+    """Counts, in the child, how often this process descends from a fork."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -25,11 +25,11 @@ class ForkDetector:
             os.register_at_fork(after_in_child=self._on_fork)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A copy that comes back to this loop ends."""
+        """End a copy that returns to this loop."""
         self._loops = [each for each in self._loops if not each.is_closed()] + [loop]
 
     def exit_forked_copy(self, error: BaseException | None = None) -> None:
-        """End this process at once: nothing of what it shares with the worker is written or closed."""
+        """Exit at once, without flushing or closing anything that is shared with the worker."""
         code = error.code if isinstance(error, SystemExit) else EXIT_FORKED_COPY if error is not None else 0
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
@@ -44,7 +44,7 @@ class ForkDetector:
 
 
 def _outermost_coroutine(frame: FrameType | None) -> FrameType | None:
-    """The frame of the task that forks: while it is on the stack, its step goes on."""
+    """The frame of the task that forks: as long as it is on the stack, the handler runs."""
     found = None
     while frame is not None:
         if frame.f_code.co_flags & inspect.CO_COROUTINE:
@@ -54,7 +54,7 @@ def _outermost_coroutine(frame: FrameType | None) -> FrameType | None:
 
 
 def _exit_after(step: FrameType) -> None:
-    """End this process when anything else is called than by this step: the loop goes on, or would."""
+    """Exit as soon as anything is called outside of this frame: then the loop would go on."""
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
         each: FrameType | None = frame
@@ -64,7 +64,7 @@ def _exit_after(step: FrameType) -> None:
             each = each.f_back
         os._exit(0)
 
-    # The only way to be asked before the loop makes its next call: its queue is not ours, and other handlers wait in it.
+    # The only hook before the loop makes its next call: its queue is not accessible, and other handlers wait in it.
     sys.setprofile(profile)
 
 

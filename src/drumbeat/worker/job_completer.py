@@ -1,7 +1,7 @@
-"""How a handler finishes its job inside a transaction: its own, or one that is brought along.
+"""Complete a job in a transaction: one of the handler's own (`complete`), or one that we provide (`transaction`).
 
-Used by the worker and by its child processes. Whether a transaction was committed is not known here, but for those that were
-brought along: for the others the worker asks the store when the handler has ended (`doubts`).
+Used by the worker and by its child processes. Only for transactions that we provide is it known here whether they were
+committed; for the others the worker asks the store when the handler has ended (commit_check.py).
 """
 
 import asyncio
@@ -18,33 +18,33 @@ from drumbeat.store.protocol import Transactional
 
 
 class JobCompleter:
-    """A `context.Completer`. `identity` is asked at each completion: what was claimed under an earlier one is refused."""
+    """A `context.Completer`. `identity` is read at each completion: a claim under an earlier id is refused."""
 
     def __init__(
         self,
-        inside: Transactional,
+        transactional: Transactional,
         identity: Callable[[], InstanceId],
         *,
         payload_limit: int,
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
-        self.inside = inside
+        self.transactional = transactional
         self._identity = identity
         self._payload_limit = payload_limit
         self.is_committed = is_committed
-        """Asks the store; None where there is none to ask: then the worker does when the handler has ended."""
+        """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         completed = self._build_completed(job, result)
         try:
-            await self.inside.complete(conn, completed)
+            await self.transactional.complete(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 
     def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
         completed = self._build_completed(job, result)
         try:
-            self.inside.complete_sync(conn, completed)
+            self.transactional.complete_sync(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 
@@ -52,11 +52,11 @@ class JobCompleter:
         return CompletingTransaction(self, job)
 
     def _build_completed(self, job: RunningJob, result: Any) -> CompletedJob:
-        """Everything that can go wrong with the result goes wrong before the store is asked."""
-        kept = reason = None
+        """Encodes the result, so that this fails before the store is called."""
+        encoded = reason = None
         if result is not None:
             try:
-                kept = encode_result(result, limit=self._payload_limit)
+                encoded = encode_result(result, limit=self._payload_limit)
             except Unstorable as error:
                 reason = error.reason
         job.completion = Completion.UNCONFIRMED
@@ -64,12 +64,12 @@ class JobCompleter:
             instance=self._identity(),
             claim=ClaimRef(job.id, job.token),
             started_at=job.started_us,
-            result=kept,
+            result=encoded,
             result_error=reason,
         )
 
     def _translate_lost_claim(self, job: RunningJob, lost: ClaimLost) -> BaseException:
-        """A lost lease ends the attempt as one that the worker hears of by itself does. A second completion is a mistake."""
+        """A lost claim ends the attempt as a lost lease does. A second completion is a bug of the handler."""
         if lost.completed:
             return lost
         job.aborted.set(AbortReason.LEASE_LOST)
@@ -77,12 +77,12 @@ class JobCompleter:
 
 
 class CompletingTransaction:
-    """A `context.JobTransaction`: begin, the handler's block, complete unless the block has done so itself, commit."""
+    """A `context.JobTransaction`: begin, the handler's block, complete unless the block has done so, commit."""
 
-    def __init__(self, completing: JobCompleter, job: RunningJob) -> None:
-        self._completer = completing
+    def __init__(self, completer: JobCompleter, job: RunningJob) -> None:
+        self._completer = completer
         self._job = job
-        self._transaction = completing.inside.transaction()
+        self._transaction = completer.transactional.transaction()
         self._conn: Any = None
         self._timeout: asyncio.Timeout | None = None
         self._previous_completion: Completion | None = None
@@ -91,7 +91,7 @@ class CompletingTransaction:
         self._conn = await self._transaction.begin()
         self._reset_completion()
         if self._transaction.timeout is not None:
-            # What waits in the block is told at once; the transaction itself is watched by the engine.
+            # Ends waits in the block at once; the engine limits the transaction itself.
             self._timeout = asyncio.timeout(self._transaction.timeout)
             await self._timeout.__aenter__()
         return self._conn
@@ -118,9 +118,9 @@ class CompletingTransaction:
         try:
             await self._transaction.commit()
         except StoreUnavailable:
-            # The answer is lost, which says nothing about the commit.
-            asks = self._completer.is_committed
-            if asks is None or not await asks(ClaimRef(self._job.id, self._job.token)):
+            # The answer is lost: the commit may have succeeded.
+            is_committed = self._completer.is_committed
+            if is_committed is None or not await is_committed(ClaimRef(self._job.id, self._job.token)):
                 raise
         self._job.completion = Completion.CONFIRMED
 
@@ -146,5 +146,5 @@ class CompletingTransaction:
         self._job.completion = Completion.CONFIRMED
 
     def _reset_completion(self) -> None:
-        """Whether this block completes the job is seen by a clean slate; what an earlier transaction left is put back."""
+        """Detect whether this block completes the job; a rollback restores what an earlier transaction left."""
         self._previous_completion, self._job.completion = self._job.completion, None

@@ -1,8 +1,7 @@
-"""Lifespans of the program, and what becomes of their exceptions.
+"""Enter and leave the program's lifespans.
 
-One that cannot be entered ends the process before its first claim, told in one line. One that fails while it closes is told,
-and the others are closed all the same. Whatever it raises: SystemExit of a lifespan is a failure, not the exit code of the
-worker.
+One that cannot be entered ends the process before its first claim, with one line of log. One that fails while it closes is
+logged, and the others are closed all the same. SystemExit of a lifespan is a failure, not the exit code of the worker.
 """
 
 import logging
@@ -25,7 +24,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 @asynccontextmanager
 async def open_lifespans(lifespans: Sequence[Lifespan], companions: Sequence[Lifespan] = ()) -> AsyncIterator[None]:
-    """Enter them all while the body runs, companions of the worker first."""
+    """Enter them all for the body, the worker's companions first."""
     async with AsyncExitStack() as stack:
         for companion in companions:
             await stack.enter_async_context(companion())
@@ -35,7 +34,7 @@ async def open_lifespans(lifespans: Sequence[Lifespan], companions: Sequence[Lif
 
 
 class GuardedLifespan:
-    """One lifespan, entered and left as it is by one task."""
+    """One lifespan. The same task must enter and leave it."""
 
     def __init__(self, lifespan: Lifespan) -> None:
         self._lifespan = lifespan
@@ -48,7 +47,7 @@ class GuardedLifespan:
             await self._manager.__aenter__()
         except DrumbeatError:
             raise
-        except BaseException as error:  # the program's own, whatever it is
+        except BaseException as error:  # the program's own
             if is_own_cancellation(error):
                 raise
             log.debug("a lifespan failed", exc_info=error)
@@ -72,7 +71,7 @@ class GuardedLifespan:
 
 
 def _describe_error(error: BaseException) -> str:
-    """In one line, with the place: its traceback is told at the level DEBUG."""
+    """One line with file and line number; the traceback is logged at DEBUG."""
     known = describe_failure(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

@@ -91,7 +91,7 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
         if (lost := group.subgroup(StoreLost)) is None:
             raise
         # What runs belongs to a store that is gone: there is nothing to wait for.
-        log.error("the store is lost: this process leaves", extra={"reason": str(first_of_group(lost))})
+        log.error("the store is lost: this process exits", extra={"reason": str(first_of_group(lost))})
         return EXIT_NO_STORE
 
 
@@ -124,7 +124,7 @@ def _exit_after_timeout() -> None:
 
 
 def _force_exit() -> None:
-    message = "this process leaves by force: its work did not end in time"
+    message = "this process exits by force: its work did not end in time"
     logging_thread = threading.Thread(target=log.error, args=[message], daemon=True)
     logging_thread.start()
     logging_thread.join(FLUSH_TIMEOUT)

@@ -1,6 +1,6 @@
-"""How much a worker may hold in its hands: what its slots start within 50 ms, by the run times just measured. Pure.
+"""How many jobs a worker may prefetch: as many as its slots start within 50 ms, by recent run times. Pure.
 
-Slow jobs are never held back beside idle workers elsewhere; fast ones never wait for a round trip.
+So slow jobs are never held back from idle workers, and fast ones never wait for a round trip.
 """
 
 PREFETCH_WINDOW_US = 50_000
@@ -16,10 +16,10 @@ class Prefetch:
         self._new_jobs = 0
 
     def record_run(self, took_us: int, jobs: int = 1) -> None:
-        """A handler ended; `jobs` were done by one call."""
+        """A handler call for `jobs` jobs has ended."""
         self._new_us += took_us
         self._new_jobs += jobs
-        # A slow run counts at once and alone, because what is held behind it waits; fast ones must prove themselves.
+        # A slow run counts at once and fully: prefetched jobs wait behind it. Fast runs are averaged.
         if took_us > PREFETCH_WINDOW_US * jobs:
             self._new_us, self._new_jobs = 0, 0
             self._run_us = max(self._run_us or 0.0, took_us / jobs)

@@ -104,4 +104,4 @@ class ProcessGuard:
 
     def _log_changes(self, changed: list[str]) -> None:
         if changed:
-            log.error("a handler changed what the whole process needs: put back", extra={"changed": ", ".join(changed)})
+            log.error("a handler changed process-wide state: restored", extra={"changed": ", ".join(changed)})

@@ -13,23 +13,23 @@ InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 
 class WorkerController(HeartbeatCompanion, Protocol):
-    """What looks after the cluster beside a worker: most of it on the heart's loop, this here on the worker's."""
+    """The controller, as far as it is used on the worker's loop; the rest runs on the heartbeat's."""
 
     @property
     def outage_reporter(self) -> OutageReporter:
-        """What the whole instance tells of its store."""
+        """Reports outages of the store for the whole instance."""
         ...
 
     def resign(self) -> None:
-        """Lead no more, from the next beat on."""
+        """Give up the leadership with the next heartbeat."""
         ...
 
     def create_pruner(self, store: Store) -> Service: ...
 
     async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
-        """Make the calls that come before the first claim."""
+        """Make the start-up calls, before the first claim."""
         ...
 
     def stop_startup(self) -> None:
-        """Tell the one that is under way that the process stops, and make no other."""
+        """Signal the running call that the process stops, and make no other."""
         ...

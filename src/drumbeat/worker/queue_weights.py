@@ -1,13 +1,13 @@
-"""Whose turn it is among queues: by weight over time, or strictly. Pure; knows nothing of jobs or stores.
+"""Divide a claim among queues: by weight over time, or strictly by priority. Pure.
 
-Each queue has a clock that advances by 1/weight for each job it gave, whether of its share or of what others left over; the
-next job belongs to the queue whose clock is behind (start-time fair queueing). So 6:3:1 holds over time between any two queues
-that have jobs, also when jobs are claimed one by one, and whatever other queues are empty.
+Each queue has a virtual clock that advances by 1/weight for each job it gave; the next job belongs to the queue whose clock
+is lowest (start-time fair queueing). So 6:3:1 holds over time between any two queues that have jobs, also when jobs are
+claimed one by one, and whichever other queues are empty.
 
-A queue that gave less than it was asked for is empty: its clock is brought forward to that of the others, so nothing is saved
-up while idle. It is still asked first for its share, in case it has jobs again; the others divide the whole claim among
-themselves, so that nothing is left over which would fall to whoever is asked first. Hence shares may exceed the limit: a store
-takes them in their order, and stops at the limit.
+A queue that gave less than its share is empty: its clock is advanced to that of the others, so that an idle queue saves up
+nothing. It still comes first with its share, in case it has jobs again; the others divide the whole claim among themselves, so
+that nothing is left over, which would go to the first in order. Hence shares may add up to more than the limit: a store takes
+them in order, and stops at the limit.
 """
 
 import heapq
@@ -19,16 +19,16 @@ class QueueWeights:
     def __init__(
         self, weights: Mapping[str, int], *, strict: bool = False, rests: Mapping[str, Callable[[], bool]] | None = None
     ) -> None:
-        """`rests`: for queues that may have to be left alone for a while, whether this is such a while."""
+        """`rests`: for queues that may be paused for a while, whether they are paused now."""
         self._weights = dict(sorted(weights.items(), key=lambda item: (-item[1], item[0])))
         self._is_simple = strict or len(weights) == 1
         self._is_resting = dict(rests or {})
-        # Whole numbers, so that no rounding adds up: what one job of a queue costs.
+        # The cost of one job of each queue. Integers, so that no rounding errors add up.
         scale = lcm(*self._weights.values())
         self._costs = {queue: scale // weight for queue, weight in self._weights.items()}
         self._clocks = dict.fromkeys(self._weights, 0)
         self._empty: set[str] = set()
-        # How a claim of each size is divided while all clocks are alike: what idle workers ask for, again and again.
+        # The division of a claim of each size while all clocks are equal, which idle workers need again and again.
         self._even_shares: dict[int, tuple[tuple[str, int], ...]] = {}
         self._is_even = True
 
@@ -37,10 +37,8 @@ class QueueWeights:
         return tuple(self._weights)
 
     def divide(self, limit: int) -> tuple[tuple[str, int], ...]:
-        """(queue, share) in the order of their turn; the shares of queues that have jobs add up to limit, unless strict,
-        where each is limit. `took` must follow.
-
-        Nothing, if all of them rest.
+        """(queue, share) in order. The shares of queues that have jobs add up to `limit`; if strict, each is `limit`. Empty if
+        all queues rest. `record_claim` must follow.
         """
         queues = self._active_queues() if self._is_resting else tuple(self._weights)
         if self._is_simple or not queues:
@@ -55,7 +53,7 @@ class QueueWeights:
         empty = self._empty.intersection(queues)
         shares = self._share(queues, limit)
         if 0 < len(empty) < len(queues):
-            # It is the turn of each of the empty ones, should it have jobs.
+            # Each of the empty ones would be next, should it have jobs.
             shares |= {queue: max(1, shares[queue]) for queue in empty if self._clocks[queue] == first}
             shares |= self._share(tuple(queue for queue in queues if queue not in empty), limit)
         order = sorted(queues, key=lambda queue: (not shares[queue], queue not in empty, self._clocks[queue]))
@@ -64,10 +62,10 @@ class QueueWeights:
         return tuple((queue, shares[queue]) for queue in order)
 
     def record_claim(self, shares: Sequence[tuple[str, int]], counts: Mapping[str, int], limit: int) -> None:
-        """What a claim of so many jobs, divided like this, has given; a limit of 0: it was not answered."""
+        """The jobs by queue that a claim with these shares has given; `limit` 0: it was not answered."""
         if self._is_simple:
             return
-        if sum(counts.values()) < limit:  # all that were asked are empty: begin anew
+        if sum(counts.values()) < limit:  # all of these queues are empty: start afresh
             self._is_even = len(shares) == len(self._weights)
             self._empty.update(queue for queue, _ in shares)
             start = max(self._clocks.values()) if not self._is_even else 0
@@ -75,19 +73,19 @@ class QueueWeights:
             return
         left = limit
         found_empty = False
-        asked = []
+        offered = []
         for queue, share in shares:
-            asked.append(min(share, left))
-            left -= min(asked[-1], counts.get(queue, 0))
-        for (queue, share), wanted in zip(reversed(shares), reversed(asked), strict=True):
+            offered.append(min(share, left))
+            left -= min(offered[-1], counts.get(queue, 0))
+        for (queue, share), offer in zip(reversed(shares), reversed(offered), strict=True):
             count = counts.get(queue, 0)
             self._clocks[queue] += (count - share) * self._costs[queue]
-            if found_empty or count < wanted:
+            if found_empty or count < offer:
                 self._empty.add(queue)
             elif count:
                 self._empty.discard(queue)
-            # More than was asked for is what others left over, and those before it in line were offered that first.
-            found_empty = found_empty or count > wanted
+            # More than was offered is what others left over, and the queues before it were offered that first.
+            found_empty = found_empty or count > offer
         self._advance_empty(tuple(queue for queue, _ in shares))
 
     def _divide_evenly(self, limit: int) -> tuple[tuple[str, int], ...]:
@@ -100,7 +98,7 @@ class QueueWeights:
         return tuple(queue for queue in self._weights if queue not in asleep)
 
     def _advance_empty(self, queues: tuple[str, ...]) -> int:
-        """No empty queue is behind one that has jobs. Gives the clock of the one whose turn it is."""
+        """Advance the clocks of empty queues to the lowest of those that have jobs. Returns that clock."""
         filled = [self._clocks[queue] for queue in queues if queue not in self._empty]
         first = min(filled) if filled else max(self._clocks[queue] for queue in queues)
         for queue in self._empty.intersection(queues):
@@ -108,29 +106,29 @@ class QueueWeights:
         return first
 
     def _share(self, queues: tuple[str, ...], limit: int) -> dict[str, int]:
-        """Each of `limit` jobs to the queue whose clock is behind; of several the first."""
+        """Give each of `limit` jobs to the queue with the lowest clock; the first of several."""
         clocks, costs = self._clocks, self._costs
         shares = dict.fromkeys(queues, 0)
         if limit > 4 * len(queues):
             shares = self._bulk_shares(queues, limit)
         # The rest one by one.
-        line = [(clocks[queue] + shares[queue] * costs[queue], place, queue) for place, queue in enumerate(queues)]
-        heapq.heapify(line)
+        heap = [(clocks[queue] + shares[queue] * costs[queue], index, queue) for index, queue in enumerate(queues)]
+        heapq.heapify(heap)
         for _ in range(limit - sum(shares.values())):
-            clock, place, queue = line[0]
+            clock, index, queue = heap[0]
             shares[queue] += 1
-            heapq.heapreplace(line, (clock + costs[queue], place, queue))
+            heapq.heapreplace(heap, (clock + costs[queue], index, queue))
         return shares
 
     def _bulk_shares(self, queues: tuple[str, ...], limit: int) -> dict[str, int]:
-        """What would be even if jobs could be divided, less one job of each: so many at once."""
+        """The shares if jobs were divisible, less one job each: given in one step."""
         clocks, costs = self._clocks, self._costs
-        jobs, speed, moment = float(max(0, limit - len(queues))), 0.0, 0.0
+        jobs, rate, level = float(max(0, limit - len(queues))), 0.0, 0.0
         for queue in sorted(queues, key=clocks.__getitem__):
-            if (clocks[queue] - moment) * speed >= jobs:
+            if (clocks[queue] - level) * rate >= jobs:
                 break
-            jobs -= (clocks[queue] - moment) * speed
-            moment = clocks[queue]
-            speed += 1 / costs[queue]
-        moment += jobs / speed if speed else 0
-        return {queue: max(0, int((moment - clocks[queue]) // costs[queue])) for queue in queues}
+            jobs -= (clocks[queue] - level) * rate
+            level = clocks[queue]
+            rate += 1 / costs[queue]
+        level += jobs / rate if rate else 0
+        return {queue: max(0, int((level - clocks[queue]) // costs[queue])) for queue in queues}

@@ -12,10 +12,10 @@ from drumbeat.clock import Clock
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
 from drumbeat.core.job import Failure, JobState, OutcomeKind
+from drumbeat.core.transitions import is_fatal
 from drumbeat.errors import InvalidArguments
 from drumbeat.events import AttemptFailed, Events, JobFinished, JobsDone, ResultRefused
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.worker.result import is_fatal
 from drumbeat.worker.stats_recorder import SUCCEEDED, StatsRecorder, to_counter
 
 SUMMARY_INTERVAL = 1.0

@@ -17,6 +17,7 @@ from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
+from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_duration, from_us
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
@@ -219,11 +220,6 @@ def to_outcome(
         delay=delay,
         follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,
     )
-
-
-def is_fatal(job: ClaimedJob, kind: OutcomeKind) -> bool:
-    """Whether this outcome makes the job a dead letter."""
-    return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
 
 
 def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:

@@ -69,7 +69,7 @@ class Shutdown:
         if self._may_exit and not self.is_stopping:
             self.give_up()
             facts = {"reason": reason, "exit_code": self.exit_code}
-            log.error("the store has been away for too long and nothing runs: this worker leaves", extra=facts)
+            log.error("the store has been away for too long and nothing runs: this worker exits", extra=facts)
             self._start()
             self.hurry.set()
 

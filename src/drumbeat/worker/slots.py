@@ -139,7 +139,7 @@ class Slots:
 
     def _replace(self, number: int, run: HandlerRun) -> None:
         facts = {"task": run.task, "job": run.jobs[0].id, "reason": str(run.running.aborted.reason)}
-        log.error("a handler swallows its cancellation: its slot was replaced, and it goes on by itself", extra=facts)
+        log.error("a handler swallows its cancellation: its slot was replaced, and it runs on", extra=facts)
         self._runner.abandon(number, run)
         del self._numbers[run.slot]
         self._start(number)

@@ -1,11 +1,11 @@
-"""What this worker counts: how runs ended, how long they waited and took, for each queue and task; and how the store gets it.
+"""Count how runs ended, how long they waited and took, by queue and task, and write the counts to the store.
 
-    reporter --each verdict--> Recorder (cells of the stretch under way) --harvest--> books --every 10 s--> Recording --> store
+    reporter --count--> StatsRecorder: cells of the current interval --flush--> entries --every 10 s--> StatsWriter --> store
 
-A run counts in the stretch in which it finished, so that others can count it from history if we die before we have written
-(`store/lost_counts.py`). Counting is on the way of every job: no allocation, no call to a clock, about 0.4 µs. Writing is in
-nobody's way: it is a service of its own, and what could not be written is kept, and written later. Each row is the whole of
-its stretch, so that writing it twice is harmless (`store.protocol.Stats`).
+A run counts in the interval in which it finished, so that other instances can count it from history if we die before we have
+written it (`store/lost_counts.py`). Counting is on the path of every job: no allocation, no call to a clock, about 0.4 µs.
+Writing is a service of its own; what could not be written is kept, and written later. Each row is the whole of its interval, so
+that writing it twice is harmless (`store.protocol.StatsStore`).
 """
 
 import asyncio
@@ -39,20 +39,19 @@ log = logging.getLogger(__name__)
 
 INTERVAL_US = int(Resolution.TEN_SECONDS)
 MAX_SPREAD_SECONDS = 1.0
-"""Instances write within so long after the end of a stretch, each at its own moment."""
+"""Each instance writes after a random delay of up to this long from the end of an interval."""
 LEAVE_TIMEOUT = 2.0
 RETRY_DELAY = 2.0
-"""So soon what could not be written is tried again."""
 MAX_ROWS = 500
-"""Rows in one call."""
+"""In one call."""
 MINUTE_RETENTION_US = 86_400_000_000
-"""What could not be written for so long is given up."""
+"""Counts that could not be written for this long are dropped."""
 MAX_ENTRIES = 20_000
-"""So many, of about a kilobyte each, are kept for a store that takes none: one that is full may be so for days."""
+"""Entries of about a kilobyte that are kept while the store accepts none: it may be full for days."""
 OPEN_GRACE_US = 60_000_000
-"""A clock that steps back so little finds the books of its stretch still open."""
+"""How far the clock may step back and still find the entries of its interval."""
 
-# How a run ended: the first numbers of a cell.
+# A cell begins with the number of runs by how they ended.
 SUCCEEDED = 0
 _RETRIED, _DIED, _CANCELLED, _CRASHED, _CRASHED_AND_DIED, _OTHERWISE = range(1, 7)
 _KINDS = {
@@ -62,7 +61,7 @@ _KINDS = {
     OutcomeKind.CANCELLED: _CANCELLED,
     OutcomeKind.CRASHED: _CRASHED,
 }
-# Then sums and histograms, of as many buckets as the bits of any length may need: no bound is checked for each job.
+# Then sums and histograms, with a bucket for every possible bit length, so that no bound is checked for each job.
 _WAIT_US, _RUN_US = 7, 8
 _SPACE = 64
 _WAIT = 9
@@ -71,7 +70,7 @@ _CELL = _RUN + _SPACE
 
 
 class StatsEntry:
-    """The numbers of one place, and what the store has of them."""
+    """The counts of one row, and what the store has of them."""
 
     __slots__ = ("counts", "written")
 
@@ -81,7 +80,7 @@ class StatsEntry:
 
 
 class StatsRecorder:
-    """Counts. Talks to nobody; `now` is the store's clock."""
+    """Counts runs. Does no I/O; `now` is the store's clock."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -91,34 +90,34 @@ class StatsRecorder:
         self._entries: dict[RollupKey, StatsEntry] = {}
 
     def begin(self) -> None:
-        """Before the verdicts of a call: open a new stretch if its moment has come."""
+        """Call before a series of `count`: starts a new interval if it is time."""
         now = self._now_us = self._now()
         if not self._at <= now < self._until:
             self._open_interval(now)
 
-    def _open_interval(self, moment: int) -> None:
-        """Count in the stretch of this moment; of one that is long over, or far off, in that of now."""
-        if not self._now_us - MAX_REPORT_DELAY_US < moment < self._now_us + INTERVAL_US:
-            moment = self._now_us
-        at = moment // INTERVAL_US * INTERVAL_US
+    def _open_interval(self, finished_at: int) -> None:
+        """Count in the interval of this time; if it is long over or in the future, in the current one."""
+        if not self._now_us - MAX_REPORT_DELAY_US < finished_at < self._now_us + INTERVAL_US:
+            finished_at = self._now_us
+        at = finished_at // INTERVAL_US * INTERVAL_US
         if at != self._at:
             self.flush_cells()
             self._at, self._until = at, at + INTERVAL_US
 
-    def count(self, job: ClaimedJob, outcome: Outcome, how: int) -> None:
-        """A claim has ended in this way, and the store knows."""
-        began, ended = outcome.started_at, outcome.finished_at
-        if ended is not None and not self._at <= ended < self._until:
-            self._open_interval(ended)
+    def count(self, job: ClaimedJob, outcome: Outcome, counter: int) -> None:
+        """The store has accepted this outcome; `counter`: see `to_counter`."""
+        started, finished = outcome.started_at, outcome.finished_at
+        if finished is not None and not self._at <= finished < self._until:
+            self._open_interval(finished)
         try:
             cell = self._cells[job.queue][job.task]
         except KeyError:
             cell = self._cells.setdefault(job.queue, {})[job.task] = [0] * _CELL
-        cell[how] += 1
-        if began is None or ended is None:
+        cell[counter] += 1
+        if started is None or finished is None:
             return
-        waited, took = began - job.run_at, ended - began
-        # As `core.stats.bucket`. Clocks that step back make no length negative.
+        waited, took = started - job.run_at, finished - started
+        # As `core.stats.bucket`. A clock that stepped back makes no duration negative.
         if waited > 1_000:
             cell[_WAIT_US] += waited
             cell[_WAIT + ((waited - 1) // 1_000).bit_length()] += 1
@@ -135,7 +134,7 @@ class StatsRecorder:
                 cell[_RUN_US] += took
 
     def flush_cells(self) -> None:
-        """Enter what was counted into the books."""
+        """Add the cells to the entries."""
         cells, self._cells = self._cells, {}
         minute = self._at // Resolution.MINUTE * Resolution.MINUTE
         for queue, tasks in cells.items():
@@ -146,54 +145,52 @@ class StatsRecorder:
                     self._add((resolution, at, queue, task), counts)
                     self._add((resolution, at, OVERALL, OVERALL), counts)
 
-    def _add(self, place: RollupKey, counts: list[int]) -> None:
-        book = self._entries.setdefault(place, StatsEntry())
-        book.counts = add_counts(book.counts, counts)
+    def _add(self, key: RollupKey, counts: list[int]) -> None:
+        entry = self._entries.setdefault(key, StatsEntry())
+        entry.counts = add_counts(entry.counts, counts)
 
     def unwritten(self) -> list[Rollup]:
-        """What the store does not have, as it is now."""
+        """The rows that the store does not have in their present form."""
         return [
-            from_counts(*place, book.counts) for place, book in self._entries.items() if book.counts != book.written
+            from_counts(*key, entry.counts) for key, entry in self._entries.items() if entry.counts != entry.written
         ]
 
     def mark_written(self, rollups: Iterable[Rollup]) -> None:
         """The store has these."""
         for each in rollups:
-            if (book := self._entries.get((each.resolution, each.at, each.queue, each.task))) is not None:
-                book.written = to_counts(each)
+            if (entry := self._entries.get((each.resolution, each.at, each.queue, each.task))) is not None:
+                entry.written = to_counts(each)
 
     def prune(self) -> None:
-        """Close the books of stretches that are over and written, and of those that nobody would look for any more."""
+        """Drop entries of intervals that are over and written, and of those that are too old to be read."""
         now = self._now()
-        for place, book in list(self._entries.items()):
-            resolution, at, _, _ = place
-            kept = TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else MINUTE_RETENTION_US
+        for key, entry in list(self._entries.items()):
+            resolution, at, _, _ = key
+            retention = TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else MINUTE_RETENTION_US
             age = now - at - resolution
             if resolution is not Resolution.TOTAL and (
-                age > kept or (age > OPEN_GRACE_US and book.counts == book.written)
+                age > retention or (age > OPEN_GRACE_US and entry.counts == entry.written)
             ):
-                del self._entries[place]
+                del self._entries[key]
         if len(self._entries) > MAX_ENTRIES:
-            stretches = sorted(
-                (place for place in self._entries if place[0] is not Resolution.TOTAL), key=itemgetter(1)
-            )
-            for place in stretches[: len(self._entries) - MAX_ENTRIES]:
-                del self._entries[place]
+            keys = sorted((key for key in self._entries if key[0] is not Resolution.TOTAL), key=itemgetter(1))
+            for key in keys[: len(self._entries) - MAX_ENTRIES]:
+                del self._entries[key]
 
     def rebase(self) -> None:
-        """This instance has another name now: what is written stays under the old one, and counts no more under the new."""
-        for place, book in list(self._entries.items()):
-            if book.written is not None:
-                book.counts = [count - before for count, before in zip(book.counts, book.written, strict=True)]
-                book.written = None
-            if not any(book.counts):
-                del self._entries[place]
+        """The instance id has changed: subtract what is written under the old one."""
+        for key, entry in list(self._entries.items()):
+            if entry.written is not None:
+                entry.counts = [count - before for count, before in zip(entry.counts, entry.written, strict=True)]
+                entry.written = None
+            if not any(entry.counts):
+                del self._entries[key]
 
 
 class StatsWriter:
-    """Brings the books to the store, a moment after each stretch has ended."""
+    """Writes the entries to the store shortly after the end of each interval."""
 
-    name = "recording"
+    name = "stats writer"
 
     def __init__(
         self,
@@ -214,25 +211,25 @@ class StatsWriter:
         self._backoff = backoff
         self._instance = InstanceId("")
         self._lag = spread(0.1, MAX_SPREAD_SECONDS)
-        # An earlier call must not overtake a later one: its rows would replace newer ones.
+        # Serialises writes: an older row must not replace a newer one.
         self._write_lock = asyncio.Lock()
         self._is_refused = False
 
     async def run(self) -> None:
         while True:
             left_us = INTERVAL_US - self._now() % INTERVAL_US
-            pause = left_us / 1e6 + self._lag
-            await self._clock.sleep(min(pause, RETRY_DELAY) if self._backoff.is_active else pause)
+            delay = left_us / 1e6 + self._lag
+            await self._clock.sleep(min(delay, RETRY_DELAY) if self._backoff.is_active else delay)
             await self.write()
 
     async def finish(self) -> None:
-        """Write what is left, before this instance leaves; not for long."""
+        """Write what is left before this instance leaves, within LEAVE_TIMEOUT."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT):
                 await self.write()
 
     async def write(self) -> None:
-        """Write everything that the store does not have; what it does not take is kept."""
+        """Write everything that the store does not have; what it does not accept is kept."""
         async with self._write_lock:
             self._recorder.begin()
             self._recorder.flush_cells()
@@ -245,7 +242,7 @@ class StatsWriter:
                 self._backoff.record_failure(error)
             except StoreError as error:
                 if not self._is_refused:
-                    log.warning("the store does not take counts: they are kept", extra={"reason": str(error)})
+                    log.warning("the store does not accept counts: they are kept", extra={"reason": str(error)})
                 self._is_refused = True
             else:
                 self._is_refused = False
@@ -256,17 +253,17 @@ class StatsWriter:
         for first in range(0, len(rollups), MAX_ROWS):
             part = rollups[first : first + MAX_ROWS]
             if not await self._stats.put(self._instance, part):
-                return  # others have declared us dead: the heart will bring another name
+                return  # this instance was declared dead: the heartbeat brings a new id
             self._recorder.mark_written(part)
 
 
 def to_counter(kind: OutcomeKind, dead: bool) -> int:
-    """How a run ended, for `Recorder.count`; `dead`: the job is a dead letter now."""
+    """The counter for an outcome; `dead`: the job is a dead letter now."""
     return _CRASHED_AND_DIED if dead and kind is OutcomeKind.CRASHED else _KINDS.get(kind, _OTHERWISE)
 
 
 def _counts(cell: list[int]) -> list[int]:
-    """A cell's numbers in the order of `core.stats.counts_of`."""
+    """A cell in the order of `core.stats.to_counts`."""
     wait, run = _histogram(cell[_WAIT:_RUN]), _histogram(cell[_RUN:])
     return [
         sum(wait),

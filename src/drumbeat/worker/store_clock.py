@@ -1,20 +1,18 @@
-"""Moments of the store's clock by the local one. Pure: whoever has an answer of the store says what it was and when it asked.
+"""Estimate the store's clock from its answers. Pure.
 
-The store looked at its clock some time after it was asked. Of several answers the quickest knows best; where all were slow,
-its clock seems to be further on than it is, so that a look may come a little too early, and is repeated, but never late.
+The store reads its clock some time after the call was sent, and some time before its answer arrives. The two classes round to
+different sides on purpose: `StoreClock` never shows a time before an answer that has arrived; `StoreClockOffset` makes a poll
+come a little too early rather than late. In both, the quickest answer is the most precise.
 """
 
 MAX_AGE_SECONDS = 10.0
-"""Clocks drift apart: after so long the next answer counts, however slow it was."""
+"""Clocks drift apart: after this time the next answer counts, however slow it was."""
 MARGIN_SECONDS = 0.0002
-"""The way of a question to the store. Earlier by that, every look would be made twice."""
+"""The time of a call to reach the store. Without it, every poll would be made twice."""
 
 
 class StoreClock:
-    """The store's clock, as it must be at least: it has moved on since each answer. The quickest answer knows it best.
-
-    What it shows is never before an answer that was heard: no job is seen to start before it was claimed.
-    """
+    """A lower bound of the store's clock. Never before an answer that has arrived: no job starts before it was claimed."""
 
     def __init__(self) -> None:
         self._behind_us = 0
@@ -22,7 +20,7 @@ class StoreClock:
         self._last_us = 0
 
     def record_answer(self, now_us: int, local_us: int) -> None:
-        """An answer that was given at `now_us` by the store's clock has arrived at this local moment."""
+        """An answer from `now_us` of the store's clock has arrived at `local_us` of the local clock."""
         behind_us = local_us - now_us
         if not self._last_us or behind_us < self._behind_us or local_us - self._since_us > MAX_AGE_SECONDS * 1e6:
             self._behind_us = behind_us
@@ -34,19 +32,21 @@ class StoreClock:
 
 
 class StoreClockOffset:
+    """Converts times of the store's clock to local monotonic times."""
+
     def __init__(self) -> None:
         self._ahead_us: float | None = None
         self._since = 0.0
 
     def record_answer(self, now_us: int, asked_at: float) -> None:
-        """The store's clock was at `now_us` after it was asked at this local monotonic moment."""
+        """The store answered with `now_us` a call that was sent at this local monotonic time."""
         ahead_us = now_us - asked_at * 1e6
         if self._ahead_us is None or ahead_us < self._ahead_us or asked_at - self._since > MAX_AGE_SECONDS:
             self._ahead_us = ahead_us
             self._since = asked_at
 
-    def to_local(self, moment_us: int, now: float) -> float | None:
-        """The local moment at which the store's clock shows this; 0: now. None: nothing is known of its clock."""
-        if not moment_us:
+    def to_local(self, store_us: int, now: float) -> float | None:
+        """The local time at which the store's clock shows this; 0: now. None: there was no answer yet."""
+        if not store_us:
             return now
-        return None if self._ahead_us is None else (moment_us - self._ahead_us) / 1e6 + MARGIN_SECONDS
+        return None if self._ahead_us is None else (store_us - self._ahead_us) / 1e6 + MARGIN_SECONDS

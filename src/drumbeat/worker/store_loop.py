@@ -237,9 +237,15 @@ class StoreLoop:
         )
         if bare == outcome:
             # The job stays claimed, and runs nowhere, until this process ends and other instances free it.
-            log.error("the store refuses to hear how a job ended", extra={"job": bare.id, "reason": str(error)})
+            log.error(
+                "the store refuses an outcome: its job stays claimed until this process exits",
+                extra={"job": bare.id, "reason": str(error)},
+            )
             return
-        log.error("the store refused an outcome: told without its texts", extra={"job": bare.id, "reason": str(error)})
+        log.error(
+            "the store refused an outcome: reported again without its texts",
+            extra={"job": bare.id, "reason": str(error)},
+        )
         await self._report_and_claim([bare], None)
 
     async def _tick(self) -> None:

@@ -42,7 +42,7 @@ def main(
     except BaseExceptionGroup as group:
         if (failed := group.subgroup(StartFailed)) is not None:
             # Not sent to the supervisor, which would give up: the next start may succeed, and it waits longer each time.
-            log.error("a start-up task failed: this process leaves", extra={"reason": str(first_of_group(failed))})
+            log.error("a start-up task failed: this process exits", extra={"reason": str(first_of_group(failed))})
             return EXIT_NOT_STARTED
         if (known := group.subgroup((ConfigError, SchemaOutOfDate))) is None:
             raise

@@ -1,4 +1,4 @@
-"""What the worker must know of each task to run its jobs, looked up once: and what to do with arguments it cannot read."""
+"""What a worker needs of each task to run its jobs, and what follows from arguments that it cannot decode."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class TaskSpec:
-    """A task, as the hot path needs it: plain attributes."""
+    """A task as plain attributes, for the hot path."""
 
     __slots__ = (
         "_upgrade",
@@ -44,7 +44,7 @@ class TaskSpec:
         self.pool = task.pool
         self.batch = task.batch
         self.is_plain = task.pool == "loop" and task.batch is None
-        """An async function called for each job: the quick way."""
+        """An async function called once per job: takes the fast path."""
         self.retries = task.retries
         self.runs_own_code = task.runs_user_code
         self.backoff: Backoff = task.backoff
@@ -54,12 +54,12 @@ class TaskSpec:
         self._upgrade = task.upgrader and _make_upgrade(task)
 
     def timeout_for(self, jobs: Iterable[ClaimedJob]) -> float | None:
-        """Seconds that a run of these may take; of a batch, what its most urgent job may take."""
+        """The timeout of a run of these jobs in seconds; of a batch, the shortest."""
         limits = [limit for job in jobs if (limit := job.timeout or self.timeout_us) is not None]
         return min(limits) / 1e6 if limits else None
 
     def decode_arguments(self, job: ClaimedJob) -> Arguments | HandlerResult | Outcome:
-        """The arguments; else how the job ends, or that it waits for a worker of its own version."""
+        """The arguments; otherwise the result, or an outcome that blocks the job until a worker of its version comes."""
         try:
             return self.decode(job.args)
         except Undecodable as error:
@@ -71,7 +71,7 @@ class TaskSpec:
                 return blocked_outcome(job, blocked_on_version(job.task, job.signature))
             try:
                 return self._upgrade(job)
-            except BaseException as broken:  # the user's own upgrade, or what it made cannot be read either
+            except BaseException as broken:  # the user's upgrade function, or its result cannot be decoded either
                 return HandlerResult(kind=ResultKind.UNDECODABLE, error=describe_failure(broken))
         return HandlerResult(
             kind=ResultKind.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}")
@@ -81,10 +81,10 @@ class TaskSpec:
 def _make_upgrade(task: Task[..., Any]) -> Callable[[ClaimedJob], Arguments]:
     def upgrade(job: ClaimedJob) -> Arguments:
         assert task.upgrader is not None
-        renewed = task.upgrader(msgspec.json.decode(job.args), job.signature)
-        if not isinstance(renewed, dict):
+        upgraded = task.upgrader(msgspec.json.decode(job.args), job.signature)
+        if not isinstance(upgraded, dict):
             raise InvalidArguments(f"the upgrade of task {task.name!r} must give a dict of arguments")
-        text = task.signature.encode((), renewed, limit=MAX_PAYLOAD_LIMIT)
+        text = task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT)
         return task.signature.decode(text, limit=MAX_PAYLOAD_LIMIT)
 
     return upgrade
@@ -95,7 +95,7 @@ def build_task_specs(tasks: Iterable[Task[..., Any]]) -> dict[str, TaskSpec]:
 
 
 def blocked_outcome(job: ClaimedJob, blocked_on: str) -> Outcome:
-    """Out of the way of every claim, until a worker that can take it comes."""
+    """Not claimable until a worker that can run it comes."""
     return Outcome(id=job.id, token=job.token, kind=OutcomeKind.BLOCKED, blocked_on=blocked_on)
 
 
@@ -104,7 +104,7 @@ def unknown_task_outcome(job: ClaimedJob) -> Outcome:
 
 
 def find_resting_queues(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[], bool]]:
-    """For queues whose tasks can all be held up by something outside: whether they all are."""
+    """For queues whose tasks can all be paused from outside: whether all of them are."""
     by_queue: dict[str, list[Callable[[], bool] | None]] = {}
     for task in tasks:
         by_queue.setdefault(task.queue, []).append(task.is_claiming_paused)

@@ -8,7 +8,7 @@ thread; the app provides it.
 To stop: no more claims, and the controller resigns; buffered jobs are released; running jobs see that the worker drains and
 have the drain timeout; then they are interrupted and released uncharged; the last outcomes are reported; a resigned leader
 waits for its successor; the program's own resources are closed; the instance deregisters. Each step has a timeout
-(shutdown.py): an unreachable store delays nobody for long, and other instances find what it could not be told.
+(shutdown.py): an unreachable store does not delay it for long, and other instances free the jobs that it could not report.
 """
 
 import asyncio
@@ -249,7 +249,7 @@ class Worker:
     def _log_unreported(self) -> None:
         if held := self._parts.reporter.held:
             facts = {"jobs": len(held), "exit_code": self.exit_code}
-            log.error("this worker leaves and could not tell the store how jobs ended: they run again", extra=facts)
+            log.error("this worker exits with unreported outcomes: these jobs run again", extra=facts)
 
     async def _report_crash(self, store: Store, jobs: list[ClaimedJob]) -> None:
         """The worker fails because of a bug: what ran may be to blame, and counts as crash suspect."""

@@ -66,9 +66,9 @@ async def set_run_at(url: str, ids: Sequence[JobId], run_at: int) -> None:
         case _:
             client = redis.asyncio.from_url(url)
             raw = [pack_id(id) for id in ids]
-            texts: list[Any] = await client.hmget(f"{PREFIX}more", raw)
+            texts: list[Any] = await client.hmget(f"{PREFIX}live_state", raw)
             changed: dict[Any, Any] = {
                 id: b"%d,%s" % (run_at, text.partition(b",")[2]) for id, text in zip(raw, texts, strict=True)
             }
-            await client.hset(f"{PREFIX}more", mapping=changed)
+            await client.hset(f"{PREFIX}live_state", mapping=changed)
             await client.aclose()

@@ -15,7 +15,7 @@ from typing import Any
 from drumbeat.core.lock import NewTicket
 from drumbeat.errors import DrumbeatError
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection
-from drumbeat.store.postgres.statements import PostgresLockSql
+from drumbeat.store.sqlfile import Statements
 
 _MIN_TICKETS_PER_SECOND = 100
 """What even a slow server stores of tickets for a long queue."""
@@ -24,7 +24,7 @@ _Waiter = tuple[NewTicket, "asyncio.Future[Any]"]
 
 
 class AcquireBatcher:
-    def __init__(self, sql: PostgresLockSql, connection: PostgresConnection) -> None:
+    def __init__(self, sql: Statements, connection: PostgresConnection) -> None:
         self._sql = sql
         self._connection = connection
         self._lock = asyncio.Lock()

@@ -17,7 +17,7 @@ from drumbeat.core.claim import ClaimedJob, ClaimRequest, MalformedJob, Outcome
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import array_literal, claimed_jobs
-from drumbeat.store.postgres.statements import PostgresJobSql
+from drumbeat.store.sqlfile import Statements
 
 _PRIORITY_LEVELS = 10
 _MARGIN_US = 100_000
@@ -98,7 +98,7 @@ class ReportAndClaimReply:
 
 
 class PostgresClaimer:
-    def __init__(self, sql: PostgresJobSql, bounds: ScanBounds) -> None:
+    def __init__(self, sql: Statements, bounds: ScanBounds) -> None:
         self._sql = sql
         self._bounds = bounds
 

@@ -16,13 +16,13 @@ from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
 from drumbeat.store.postgres.rows import PostgresHeldJob, encode_failure, to_columns
-from drumbeat.store.postgres.statements import PostgresJobSql
+from drumbeat.store.sqlfile import Statements
 
 Decided = tuple[PostgresHeldJob, Transition]
 
 
 class PostgresCompletionWriter:
-    def __init__(self, sql: PostgresJobSql, inserter: PostgresInserter) -> None:
+    def __init__(self, sql: Statements, inserter: PostgresInserter) -> None:
         self._sql = sql
         self._inserter = inserter
 

@@ -21,7 +21,7 @@ from drumbeat.clock import Clock, jitter
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.error_translation import translate_errors
-from drumbeat.store.postgres.statements import PostgresSchemaSql
+from drumbeat.store.sqlfile import Statements
 
 T = TypeVar("T")
 NotificationHandler = Callable[[str], None]
@@ -133,7 +133,7 @@ class PostgresConnection:
     def __init__(
         self,
         address: PostgresAddress,
-        sql: PostgresSchemaSql,
+        sql: Statements,
         clock: Clock,
         settings: Mapping[str, str] = CUSTOM_PLAN_SETTINGS,
     ) -> None:

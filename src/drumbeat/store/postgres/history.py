@@ -13,7 +13,8 @@ import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
 
 from drumbeat.clock import Clock
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresJobSql, PostgresSchemaSql, for_partition
+from drumbeat.store.postgres.statements import for_partition
+from drumbeat.store.sqlfile import Statements
 
 DAYS_AHEAD = 7
 DAY_US = 86_400_000_000
@@ -25,8 +26,8 @@ LARGE_DAY_BYTES = 8 * 1024 * 1024
 class HistoryPartitions:
     def __init__(
         self,
-        jobs: PostgresJobSql,
-        sql: PostgresSchemaSql,
+        jobs: Statements,
+        sql: Statements,
         connection: PostgresConnection,
         clock: Clock,
         *,

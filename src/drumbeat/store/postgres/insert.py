@@ -26,8 +26,9 @@ from drumbeat.store.job_columns import NEW, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresJobSql, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.sqlfile import Statements
 
 MIN_COPY_JOBS = 500
 """Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
@@ -178,9 +179,9 @@ class PostgresInserter:
             batch = CopyBatch(jobs)
             if Unique.PENDING not in batch.column("unique"):
                 copied = partial(self._copy, batch)
-                moment = await self._connection.transact(copied, timeout=timeout, plan_mode=PlanMode.GENERIC)
-                if moment is not None:
-                    return InsertResult(batch.earliest_due(moment), False)
+                now = await self._connection.transact(copied, timeout=timeout, plan_mode=PlanMode.GENERIC)
+                if now is not None:
+                    return InsertResult(batch.earliest_due(now), False)
         now = await self._connection.call(partial(self._insert, jobs), timeout=timeout)
         return InsertResult(min(due_at(job, now) for job in jobs), False)
 
@@ -223,8 +224,8 @@ class PostgresInserter:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
             if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
                 raise error_translation.DuplicateJobs("one of these jobs has ended")
-        moment: int = now
-        return moment
+        stored_at: int = now
+        return stored_at
 
     async def _stream_rows(self, rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for some in rows:
@@ -258,7 +259,7 @@ class PostgresInserter:
                 raise RetryTransaction from None
 
 
-async def load_unique_keys(sql: PostgresJobSql, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+async def load_unique_keys(sql: Statements, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
     if not keys:
         return UniqueKeys()
     found = await session.fetch(sql.key_holders, [task for task, _ in keys], [key for _, key in keys])

@@ -1,7 +1,7 @@
-"""Statements that look into JSON texts, where one of these may not be JSON: the server refuses the whole statement then.
+"""Statements that read JSON texts, one of which may be damaged: the server then refuses the whole statement.
 
-They are asked as they are; only when the server says that a text is none, they are asked again with every such text looked at
-first, by a pattern of what we write. (PostgreSQL has a test for JSON only from 16 on.) That takes longer, so not always.
+They run as they are; only when the server says that a text is not JSON, they run again with a check of every such text against
+a pattern of what we write, which takes longer. (PostgreSQL has a test for JSON only from 16 on.)
 """
 
 import re
@@ -25,7 +25,7 @@ _INVALID_VALUE_STATES = frozenset({"22P02", "22P05", "22032", "22023", "22003"})
 
 
 async def run_guarded(run: Callable[[StatementGuard], Awaitable[T]]) -> T:
-    """`ask` gets what its statements are to be given to before they are sent."""
+    """`run` gets a function that it must apply to its statements before it sends them."""
     try:
         return await run(_leave_unchanged)
     except StoreError as error:
@@ -40,7 +40,7 @@ def _leave_unchanged(statement: str) -> str:
 
 @lru_cache(maxsize=64)
 def guard_json_casts(statement: str) -> str:
-    """The same, with another text in the place of one that is no JSON of ours."""
+    """The same, with a neutral text in the place of one that is not JSON as we write it."""
     return _CAST.sub(_guard_cast, statement)
 
 

@@ -61,7 +61,7 @@ def to_columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
 
 
 class PostgresHeldJob(msgspec.Struct, frozen=True):
-    """What must be known of a running job to end its run."""
+    """A running job, as far as ending its run needs it."""
 
     id: JobId
     token: int
@@ -77,7 +77,7 @@ class PostgresHeldJob(msgspec.Struct, frozen=True):
     cancel_requested: bool
     on_dead: str | None
     now: int
-    """The moment at which it was looked at; the same for all of one look."""
+    """When it was read; the same for all jobs of one statement."""
 
 
 def read_row(
@@ -98,7 +98,7 @@ def read_row(
 
 
 def job_row(row: Any) -> StoredJobRow:
-    """A job of any table. One that cannot be read has that as its error."""
+    """A job of any table. Where it cannot be read, its error says so."""
     try:
         return msgspec.convert(tuple(row), StoredJobRow)
     except msgspec.ValidationError:
@@ -134,11 +134,11 @@ def claimed_jobs(rows: Iterable[Any]) -> tuple[list[ClaimedJob], list[MalformedJ
 
 
 _MAX_COUNT = 2**31 - 2
-"""One more can still be stored."""
+"""So that one more can still be stored."""
 
 
 def held_job(row: Any) -> PostgresHeldJob:
-    """What cannot be read of it is neutral: when the job is claimed again, the claim finds out."""
+    """Values that cannot be read are neutral: the next claim of the job reports them."""
     values, _ = salvage(PostgresHeldJob, tuple(row))
     for name in ("failures", "crashes"):
         values[name] = min(values[name], _MAX_COUNT)
@@ -166,7 +166,7 @@ def ended_job(row: Any) -> EndedJob | None:
 
 
 def queue(row: Any) -> QueueStats:
-    """But for how many of its jobs are due."""
+    """Without the number of due jobs."""
     return QueueStats(
         name=row["name"] or UNREADABLE_NAME,
         ready=0,
@@ -193,7 +193,7 @@ def task(row: Any) -> TaskStats:
 
 
 def instance(row: Any) -> Instance:
-    """One that cannot be read has that as the reason of its end."""
+    """Where it cannot be read, the reason of its end says so."""
     found = read_row(StoredInstanceRow, "instance", row, repair=repair_instance)
     assert found is not None
     return found.to_record()

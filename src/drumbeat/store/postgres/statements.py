@@ -1,10 +1,9 @@
-"""The names of all statements; a name that is missing here or in its `.sql` file stops the import.
+"""The statements of the PostgreSQL engine, and where the values of their columns come from.
 
-In the files everything lives in the schema `drumbeat`; another namespace is another schema.
+In the files everything is in the schema `drumbeat`; another namespace is another schema.
 """
 
 import re
-from typing import TypeVar
 
 import msgspec
 
@@ -21,8 +20,7 @@ from drumbeat.store.job_columns import (
     may_be_null,
     neutral_of,
 )
-from drumbeat.store.job_search import SearchSql
-from drumbeat.store.sqlfile import Columns, Source, quote_column
+from drumbeat.store.sqlfile import Columns, Source, Statements, quote_column
 
 _PACKAGE = "drumbeat.store.postgres.sql"
 COLUMN_TYPES: dict[str, str] = dict.fromkeys(NEW, "text") | {
@@ -95,218 +93,36 @@ COLUMNS = Columns(
 _SCHEMA = re.compile(r"(?<![\w.])drumbeat(?=\.|;)")
 _LITERAL = "'drumbeat'"
 
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-class PostgresJobSql(msgspec.Struct, frozen=True, kw_only=True):
-    add: str
-    add_one: str
-    before_copy: str
-    after_copy: str
-    known_ids: str
-    key_holders: str
-    insert_unknown: str
-    raise_if_key_held: str
-    report_and_claim: str
-    claim_blocked: str
-    lock_running: str
-    lock_running_of_instance: str
-    move_to_history: str
-    move_to_dead: str
-    requeue: str
-    insert_attempts: str
-    recorded_outcomes: str
-    count_refused: str
-    list_running: str
-    save_progress: str
-    lock_live: str
-    lock_live_of_keys: str
-    ended_states: str
-    request_cancel: str
-    run_now: str
-    lock_dead_letters: str
-    insert_last_attempts: str
-    replay: str
-    discard: str
-    results: str
-    pruned_before: str
-    lock_expired_waits: str
-    prune: str
-    prune_attempts: str
-    raise_pruned_before: str
-    pause: str
-    resume: str
-
-
-class PostgresInstanceSql(msgspec.Struct, frozen=True, kw_only=True):
-    register: str
-    heartbeat: str
-    leader: str
-    resign_lead: str
-    lock: str
-    set_ended: str
-    set_end_reason: str
-    leave_rooms: str
-    forget: str
-
-
-class PostgresInspectSql(msgspec.Struct, frozen=True, kw_only=True):
-    live_record: str
-    history_record: str
-    dead_record: str
-    attempts: str
-    queues: str
-    due: str
-    tasks: str
-    instances: str
-    dead_groups: str
-    leader: str
-    count_ahead: str
-
-
-class PostgresLockSql(msgspec.Struct, frozen=True, kw_only=True):
-    acquire: str
-    acquire_all: str
-    ticket_status: str
-    release: str
-    force_release: str
-    release_reasons: str
-    repair_limits: str
-    page: str
-    tickets: str
-
-
-class PostgresScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
-    put_new: str
-    put_changed: str
-    declare: str
-    change: str
-    get: str
-    page: str
-    next_due: str
-    due: str
-    lock: str
-    existing_names: str
-    live_states: str
-    list_waiting: str
-    lock_jobs: str
-    find_fired: str
-    enqueue: str
-    clear_current: str
-    record_fires: str
-    move_cursor: str
-    find_stalled: str
-    find_orphaned_waits: str
-    advance_schedule: str
-    start_next: str
-    retire: str
-    fires: str
-    delete_fires: str
-    begin_once: str
-    once_state: str
-    finish_once: str
-
-
-class PostgresRoomSql(msgspec.Struct, frozen=True, kw_only=True):
-    send: str
-    take: str
-    list_untaken: str
-    withdraw: str
-    prune: str
-
-
-class PostgresAuditSql(msgspec.Struct, frozen=True, kw_only=True):
-    expire_key: str
-    begin: str
-    key_holder: str
-    end: str
-    get: str
-    page: str
-    prune: str
-
-
-class PostgresMalformedSql(msgspec.Struct, frozen=True, kw_only=True):
-    jobs: str
-    history: str
-    dead_letters: str
-    schedules: str
-    instances: str
-    audit_entries: str
-    rollups: str
-
-
-class PostgresStatsSql(msgspec.Struct, frozen=True, kw_only=True):
-    written: str
-    run_ends: str
-    put: str
-    read: str
-    overall: str
-    prune: str
-    delete_gone_totals: str
-    lock_folded: str
-    folded_totals: str
-    upsert_folded: str
-
-
-class PostgresHealthSql(msgspec.Struct, frozen=True, kw_only=True):
-    server: str
-    transactions: str
-    vacuum: str
-
-
-class PostgresSchemaSql(msgspec.Struct, frozen=True, kw_only=True):
-    has_meta: str
-    version: str
-    set_version: str
-    lock: str
-    server: str
-    enable_synchronous_commit: str
-    apply_settings: str
-    use_snapshot: str
-    now: str
-    days_ahead: str
-    ensure_history_day: str
-    days: str
-    local_timeouts: str
-    session_timeouts: str
-    reset_timeouts: str
-    detach: str
-    detach_concurrently: str
-    detach_finalize: str
-    day_has_rows: str
-    drop_day: str
-    notify: str
-
 
 class PostgresStatements(msgspec.Struct, frozen=True, kw_only=True):
     """All statements of one namespace."""
 
-    jobs: PostgresJobSql
-    instances: PostgresInstanceSql
-    inspect: PostgresInspectSql
-    search: SearchSql
-    locks: PostgresLockSql
-    schedules: PostgresScheduleSql
-    rooms: PostgresRoomSql
-    audit: PostgresAuditSql
-    health: PostgresHealthSql
-    stats: PostgresStatsSql
-    malformed: PostgresMalformedSql
-    schema: PostgresSchemaSql
+    jobs: Statements
+    instances: Statements
+    inspect: Statements
+    search: Statements
+    locks: Statements
+    schedules: Statements
+    rooms: Statements
+    audit: Statements
+    health: Statements
+    stats: Statements
+    malformed: Statements
+    schema: Statements
 
 
-_JOBS = sqlfile.load(PostgresJobSql, _PACKAGE, "insert.sql", "claim.sql", "completion.sql", "jobs.sql", columns=COLUMNS)
-_INSTANCES = sqlfile.load(PostgresInstanceSql, _PACKAGE, "instances.sql")
-_INSPECT = sqlfile.load(PostgresInspectSql, _PACKAGE, "inspect.sql", columns=COLUMNS)
-_SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
-_LOCKS = sqlfile.load(PostgresLockSql, _PACKAGE, "locks.sql")
-_SCHEDULES = sqlfile.load(PostgresScheduleSql, _PACKAGE, "schedules.sql", columns=COLUMNS)
-_ROOMS = sqlfile.load(PostgresRoomSql, _PACKAGE, "rooms.sql")
-_AUDIT = sqlfile.load(PostgresAuditSql, _PACKAGE, "audit.sql")
-_STATS = sqlfile.load(PostgresStatsSql, _PACKAGE, "stats.sql")
-_MALFORMED = sqlfile.load(PostgresMalformedSql, _PACKAGE, "malformed.sql")
-_HEALTH = sqlfile.load(PostgresHealthSql, _PACKAGE, "health.sql")
-_SCHEMA_SQL = sqlfile.load(PostgresSchemaSql, _PACKAGE, "schema.sql")
+_JOBS = sqlfile.load(_PACKAGE, "insert.sql", "claim.sql", "completion.sql", "jobs.sql", columns=COLUMNS)
+_INSTANCES = sqlfile.load(_PACKAGE, "instances.sql")
+_INSPECT = sqlfile.load(_PACKAGE, "inspect.sql", columns=COLUMNS)
+_SEARCH = sqlfile.load(_PACKAGE, "search.sql")
+_LOCKS = sqlfile.load(_PACKAGE, "locks.sql")
+_SCHEDULES = sqlfile.load(_PACKAGE, "schedules.sql", columns=COLUMNS)
+_ROOMS = sqlfile.load(_PACKAGE, "rooms.sql")
+_AUDIT = sqlfile.load(_PACKAGE, "audit.sql")
+_STATS = sqlfile.load(_PACKAGE, "stats.sql")
+_MALFORMED = sqlfile.load(_PACKAGE, "malformed.sql")
+_HEALTH = sqlfile.load(_PACKAGE, "health.sql")
+_SCHEMA_SQL = sqlfile.load(_PACKAGE, "schema.sql")
 
 
 def statements(namespace: str) -> PostgresStatements:
@@ -336,6 +152,5 @@ def for_partition(text: str, name: str) -> str:
     return text.replace("history_of_day", name)
 
 
-def _in_schema(statements: S, namespace: str) -> S:
-    texts = msgspec.structs.asdict(statements)
-    return type(statements)(**{name: in_schema(text, namespace) for name, text in texts.items()})
+def _in_schema(statements: Statements, namespace: str) -> Statements:
+    return Statements({name: in_schema(text, namespace) for name, text in vars(statements).items()})

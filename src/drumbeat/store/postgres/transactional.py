@@ -26,13 +26,7 @@ CLAIM_LOST_STATE, COMPLETED_STATE = "DB002", "DB003"
 _MISSING_SCHEMA_STATES = frozenset({"42883", "3F000", "42P01"})
 
 
-class PostgresTransactionalSql(msgspec.Struct, frozen=True, kw_only=True):
-    enqueue: str
-    complete: str
-    terminate_session: str
-
-
-_SQL = sqlfile.load(PostgresTransactionalSql, "drumbeat.store.postgres.sql", "transactional.sql")
+_SQL = sqlfile.load("drumbeat.store.postgres.sql", "transactional.sql")
 _encode = msgspec.json.Encoder().encode
 _decode_answers = msgspec.json.Decoder(list[tuple[JobId, bool]]).decode
 

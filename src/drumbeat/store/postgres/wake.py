@@ -23,8 +23,8 @@ from drumbeat.core.room import decode_hint
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.service import Wakeup, run_in_background
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresSchemaSql
 from drumbeat.store.protocol.wake import Forward, OnJob, Subscriber
+from drumbeat.store.sqlfile import Statements
 
 BURST_WINDOW_S = 0.002
 FLUSH_TIMEOUT = 1.0
@@ -41,7 +41,7 @@ class PostgresNotifier:
     def __init__(
         self,
         connection: PostgresConnection,
-        sql: PostgresSchemaSql,
+        sql: Statements,
         channel: str,
         clock: Clock,
         forward: Forward | None = None,

@@ -1,5 +1,6 @@
-"""The texts in which jobs lie in Redis, read as they should be, and as far as they can be. lua/_base.lua and lua/_transitions.lua
-describe them.
+"""Parses the texts that jobs are stored in on Redis, also damaged ones as far as possible.
+
+lua/_base.lua and lua/_transitions.lua describe them.
 """
 
 import re
@@ -15,7 +16,7 @@ from drumbeat.store.records import Faults
 
 
 class JobHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a body says before its arguments."""
+    """The part of a body before the arguments. Append new fields: jobs in Redis have this order."""
 
     created_at: int
     due_at: int
@@ -30,12 +31,12 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     tenant: str
     schedule: str | None = None
-    """Of no schedule: not there, or empty where a trace follows."""
+    """None of no schedule, or "" where another field follows."""
     trace: str | None = None
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The first line of how a job ended."""
+    """The first line of the record of a job's end."""
 
     finished_at: int
     state: JobState
@@ -49,7 +50,7 @@ class EndRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LiveState(msgspec.Struct, frozen=True):
-    """What is known of a job beyond its body."""
+    """The changing part of a live job."""
 
     run_at: int
     token: int = 0
@@ -71,7 +72,7 @@ def header_of_body(body: bytes) -> JobHeader:
 
 
 _LIVE_STATE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)\n")
-"""As lua/_base.lua: parse_live_state. What that cannot read is as if it were not there, so token and moment are the same here."""
+"""As parse_live_state in lua/_base.lua, which ignores what it cannot read: so token and run_at are the same here."""
 
 
 def parse_live_state(text: bytes) -> LiveState:
@@ -96,7 +97,7 @@ def parse_live_state(text: bytes) -> LiveState:
 
 
 def salvage_header(body: bytes) -> tuple[JobHeader, str, Faults]:
-    """What can be read of a body: its head and args."""
+    """Header and args of a body, as far as they can be read."""
     first, end, rest = body[1:].partition(b"\n")
     faults: Faults = []
     try:
@@ -143,7 +144,7 @@ def salvage_end_record(text: bytes) -> tuple[EndRecord, Faults]:
 
 
 def pairs_to_dict(flat: Sequence[Any]) -> dict[bytes, Any]:
-    """Names and values that came one after the other."""
+    """A dict of alternating names and values."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 

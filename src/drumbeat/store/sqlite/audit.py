@@ -14,16 +14,16 @@ from drumbeat.core.audit import (
     drop_long_answer,
 )
 from drumbeat.store.records import AuditEntryRow, repair_audit_entry
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-from drumbeat.store.sqlite.statements import SqliteAuditSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 _read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
 
 
 class SqliteAudit:
-    def __init__(self, sql: SqliteAuditSql, *, writer: Writer, reader: Reader) -> None:
+    def __init__(self, sql: Statements, *, writer: Writer, reader: Reader) -> None:
         self._sql = sql
         self._writer = writer
         self._reader = reader

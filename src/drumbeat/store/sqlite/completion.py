@@ -12,12 +12,12 @@ from drumbeat.core.job import Failure, JobState, OutcomeKind
 from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
 from drumbeat.core.uniqueness import returning_keys, unique_after_return
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.insert import SqliteInserter, load_unique_keys
 from drumbeat.store.sqlite.row_decoder import read_scalars
 from drumbeat.store.sqlite.rows import SqliteHeldJob, as_json
-from drumbeat.store.sqlite.statements import SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
 Row = tuple[str | int | None, ...]
@@ -27,7 +27,7 @@ _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.valu
 
 
 class SqliteCompletionWriter:
-    def __init__(self, sql: SqliteJobSql, inserter: SqliteInserter) -> None:
+    def __init__(self, sql: Statements, inserter: SqliteInserter) -> None:
         self._sql = sql
         self._inserter = inserter
 
@@ -155,7 +155,7 @@ class SqliteCompletionWriter:
         return statuses
 
 
-def delete_ended_jobs(write: WriteContext, sql: SqliteJobSql, statement: str, parameters: dict[str, str | int]) -> None:
+def delete_ended_jobs(write: WriteContext, sql: Statements, statement: str, parameters: dict[str, str | int]) -> None:
     """Delete jobs that have ended from the live table.
 
     A trigger starts the successor of a schedule's job. Where there is none, the next fire of an interval counts from now,

@@ -9,11 +9,11 @@ from pathlib import Path
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.store import health
 from drumbeat.store.health import healthy
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.schema import LATEST_VERSION
-from drumbeat.store.sqlite.statements import SqliteHealthSql, SqliteSchemaSql
 from drumbeat.store.sqlite.writer import CHECKPOINT_BYTES
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
@@ -21,9 +21,7 @@ _LOW_FREE_BYTES = 8 * file_checks.MIN_FREE_BYTES
 
 
 class SqliteHealth:
-    def __init__(
-        self, sql: SqliteHealthSql, schema: SqliteSchemaSql, *, path: Path, reader: Reader, min_free_bytes: int
-    ) -> None:
+    def __init__(self, sql: Statements, schema: Statements, *, path: Path, reader: Reader, min_free_bytes: int) -> None:
         self._sql = sql
         self._schema = schema
         self._path = path

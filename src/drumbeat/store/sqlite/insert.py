@@ -9,14 +9,14 @@ from drumbeat.core.job import AddResult, NewJob
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
 from drumbeat.store.job_columns import NEW
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS, SqliteJobSql
+from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
-# Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
 """Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]
@@ -62,7 +62,7 @@ def insert_row(job: NewJob) -> Row:
 
 
 class SqliteInserter:
-    def __init__(self, sql: SqliteJobSql) -> None:
+    def __init__(self, sql: Statements) -> None:
         self._sql = sql
 
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
@@ -126,7 +126,7 @@ class SqliteInserter:
         return answers
 
 
-def load_unique_keys(sql: SqliteJobSql, write: WriteContext, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+def load_unique_keys(sql: Statements, write: WriteContext, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
     if not keys:
         return UniqueKeys()
     found = rows.holders(write.db, sql.unique_holders, {"keys": as_json(keys)})

@@ -18,6 +18,7 @@ from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 from drumbeat.store.records import AttemptRow, StoredJobRow
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
@@ -25,14 +26,13 @@ from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteMalformedSql
 
 
 class SqliteInspect:
     def __init__(
         self,
-        sql: SqliteInspectSql,
-        malformed: SqliteMalformedSql,
+        sql: Statements,
+        malformed: Statements,
         search: SqliteSearch,
         *,
         health: SqliteHealth,

@@ -18,11 +18,11 @@ from drumbeat.core.transitions import (
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteInstanceSql, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader | None, int | None]
@@ -32,9 +32,9 @@ _decode_heartbeat = msgspec.json.Decoder(HeartbeatParts).decode
 class SqliteInstances:
     def __init__(
         self,
-        sql: SqliteInstanceSql,
-        jobs: SqliteJobSql,
-        inspect: SqliteInspectSql,
+        sql: Statements,
+        jobs: Statements,
+        inspect: Statements,
         *,
         writer: Writer,
         completion: SqliteCompletionWriter,

@@ -15,6 +15,7 @@ from drumbeat.core.uniqueness import select_replays, unique_keys
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
@@ -30,15 +31,14 @@ from drumbeat.store.sqlite.insert import (
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import EndedRow, as_json
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 
 class SqliteJobs:
     def __init__(
         self,
-        sql: SqliteJobSql,
-        inspect: SqliteInspectSql,
+        sql: Statements,
+        inspect: Statements,
         *,
         writer: Writer,
         reader: Reader,

@@ -2,7 +2,7 @@
 
 Each call is one transaction of the writer, so that one process at a time reads and changes the queue of a lock. No call waits
 for the disk: a power cut also ends the holders, and the next boot knows that they are gone. A status of granted tickets only is
-a read, which blocks nobody.
+a read, which blocks no writer.
 """
 
 import logging
@@ -15,12 +15,12 @@ from drumbeat.clock import Clock
 from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
 from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.durations import from_us
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder, encode_lossless, is_text_or_none
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteLockSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ _read_locks = RowDecoder(SqliteLockRow, "lock", id="name").read
 
 class SqliteLocks:
     def __init__(
-        self, sql: SqliteLockSql, *, writer: Writer, worker_reader: Reader, admin_reader: Reader, clock: Clock
+        self, sql: Statements, *, writer: Writer, worker_reader: Reader, admin_reader: Reader, clock: Clock
     ) -> None:
         self._sql = sql
         self._writer = writer
@@ -338,7 +338,7 @@ class SqliteLocks:
 
 def _to_ticket_status(row: TicketStatusRow, now: int, opening: Mapping[str, int]) -> TicketStatus:
     waits = row.granted_at is None
-    deadlines = [moment for moment in (row.ahead, opening.get(row.id)) if moment is not None] if waits else []
+    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None] if waits else []
     return TicketStatus(
         ticket=row.id,
         state=TicketState.WAITING if waits else TicketState.GRANTED,

@@ -11,12 +11,12 @@ import msgspec
 
 from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteRoomSql
 from drumbeat.store.sqlite.wake import ROOM_HINT
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
@@ -38,9 +38,7 @@ _read_messages = RowDecoder(MessageRow, "message of a room", repair=_clear_room)
 
 
 class SqliteRooms:
-    def __init__(
-        self, sql: SqliteRoomSql, *, writer: Writer, worker_reader: Reader, disk_space: DiskSpaceGuard
-    ) -> None:
+    def __init__(self, sql: Statements, *, writer: Writer, worker_reader: Reader, disk_space: DiskSpaceGuard) -> None:
         self._sql = sql
         self._writer = writer
         self._worker_reader = worker_reader

@@ -1,7 +1,7 @@
-"""How rows are read that may not be as we wrote them: a column of SQLite takes a value of any type.
+"""Reads rows that may be damaged: a column of SQLite takes a value of any type.
 
-A statement gives a batch as one JSON text, decoded at once. Where SQLite cannot make the text (a blob, broken JSON, bytes that
-are no UTF-8) or it does not decode, the same statement is asked again for plain rows, and each is read field by field.
+A statement returns a batch as one JSON text, decoded at once. Where SQLite cannot make the text (a blob, broken JSON, invalid
+UTF-8) or it does not decode, the same statement runs again for plain rows, and each is read field by field.
 """
 
 import re
@@ -36,8 +36,8 @@ class RowDecoder(Generic[R]):
         id: str = "id",
         repair: Callable[[dict[str, Any], Faults], dict[str, Any] | None] | None = None,
     ) -> None:
-        """kind: what people call such a record. id: the field that names it. mend: what becomes of the values of a row that has
-        faults; None as its answer leaves the row out."""
+        """kind: what people call such a record. id: the field that names it. repair: completes the values of a row that has
+        faults; if it returns None, the row is left out."""
         self._record = record
         self._kind = kind
         self._id = id
@@ -45,32 +45,32 @@ class RowDecoder(Generic[R]):
         self._decode: Callable[[str], list[R]] = msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
 
     def read(self, db: SqliteConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> list[R]:
-        """The rows of a statement that gives a JSON array of them."""
+        """The rows of a statement that returns a JSON array of them."""
         try:
             return self._decode(db.value(sql, parameters or {}))
         except UNREADABLE:
             return self.read_rows(db, without_json(sql), parameters)
 
     def read_rows(self, db: SqliteConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> list[R]:
-        """The rows of a statement that gives them one by one."""
+        """The rows of a statement that returns them one by one."""
         found = (self.salvage(row)[0] for row in db.rows(sql, parameters or {}))
         return [row for row in found if row is not None]
 
     def salvage(self, row: tuple[Any, ...]) -> tuple[R | None, Faults]:
-        """A row as it is, made readable; None: it is to be left out."""
+        """A stored row, repaired if need be; None: it is left out."""
         values, faults = salvage(self._record, row)
         if not faults:
             return self._record(**values), faults
         at = self._record.__struct_fields__.index(self._id)
         log_faults(self._kind, row[at], faults)
-        mended = values if self._repair is None else self._repair(values, faults)
-        return None if mended is None else self._record(**mended), faults
+        repaired = values if self._repair is None else self._repair(values, faults)
+        return None if repaired is None else self._record(**repaired), faults
 
 
 def read_scalars(
     db: SqliteConnection, sql: str, kind: type[T], parameters: Mapping[str, Any] | None = None
 ) -> list[T | None]:
-    """The values of a statement that gives a JSON array of them; None for one that cannot be read."""
+    """The values of a statement that returns a JSON array of them; None for one that cannot be read."""
     try:
         found: list[T | None] = msgspec.json.decode(db.value(sql, parameters or {}), type=list[kind | None])  # type: ignore[valid-type]
         return found
@@ -80,7 +80,7 @@ def read_scalars(
 
 
 def drop_row(values: dict[str, Any], faults: Faults) -> None:
-    """As `mend`: rows with faults are of no use."""
+    """As `repair`: leaves out rows with faults."""
     return
 
 
@@ -93,7 +93,7 @@ def is_text_or_none(stored: Any) -> bool:
 
 
 def encode_lossless(text: str) -> bytes:
-    """The bytes of a text that `SqliteConnection.rows` gave."""
+    """The bytes of a text that `SqliteConnection.rows` returned."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -105,7 +105,7 @@ def without_json(sql: str) -> str:
         if sql.count("(", 0, found.start()) == sql.count(")", 0, found.start()):
             break
     if found is None:
-        raise ValueError(f"not a statement that gives a JSON array: {sql}")
+        raise ValueError(f"not a statement that returns a JSON array: {sql}")
     depth, at = found.group(1).count("("), found.end()
     while depth:
         depth += {"(": 1, ")": -1}.get(sql[at], 0)

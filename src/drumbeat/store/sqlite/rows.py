@@ -1,4 +1,4 @@
-"""The shapes in which rows come out of SQLite: arrays of a JSON text, decoded by msgspec, and their way to our records.
+"""Rows that SQLite returns as arrays of one JSON text, decoded by msgspec, and their conversion to records.
 
 The order of fields is the order of columns in the `.sql` files. Times are still integers here.
 """
@@ -45,7 +45,7 @@ def timestamp_or_none(us: int | None) -> datetime | None:
 
 
 class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
-    """What must be known of a running job to end its run."""
+    """A running job, as far as ending its run needs it."""
 
     seq: int
     id: JobId
@@ -73,7 +73,7 @@ class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplayRow(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter that somebody wants replayed."""
+    """A dead letter to replay."""
 
     id: JobId
     task: str
@@ -172,7 +172,7 @@ class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
 class StateRow(msgspec.Struct, frozen=True, array_like=True):
     id: JobId
     state: str | None
-    """None: it is nowhere."""
+    """None: it does not exist."""
 
 
 _decode_claimed_json = msgspec.json.Decoder(list[ClaimedJob]).decode
@@ -182,7 +182,7 @@ _claimed_decoder = RowDecoder(ClaimedJob, "job")
 def decode_claimed(
     answer: str | list[tuple[JobId | None, tuple[Any, ...]]],
 ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
-    """Claimed jobs, and those that cannot be read; `answer` is what `SqliteClaimer.claim` gave."""
+    """Claimed jobs, and those that cannot be read; `answer`: the result of `SqliteClaimer.claim`."""
     if isinstance(answer, str):
         if not answer:
             return [], []

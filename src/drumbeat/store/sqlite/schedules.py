@@ -23,12 +23,12 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import StoredScheduleRow
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteJobSql, SqliteScheduleSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 _MAX_TIMESTAMP = 2**63 - 1
@@ -37,8 +37,8 @@ _MAX_TIMESTAMP = 2**63 - 1
 class SqliteSchedules:
     def __init__(
         self,
-        sql: SqliteScheduleSql,
-        jobs: SqliteJobSql,
+        sql: Statements,
+        jobs: Statements,
         *,
         writer: Writer,
         reader: Reader,

@@ -11,11 +11,11 @@ from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
 from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
 from drumbeat.store.records import StoredJobRow
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteSearchSql
 
 _ids = msgspec.json.Decoder(list[JobId]).decode
 _decode_scan = msgspec.json.Decoder(tuple[int, JobId | None, list[tuple[JobId, str]]]).decode
@@ -23,7 +23,7 @@ _decode_counts = msgspec.json.Decoder(tuple[int, int, int, int, int, int, int, i
 
 
 class SqliteSearch:
-    def __init__(self, sql: SqliteSearchSql, records: SqliteInspectSql, *, reader: Reader, clock: Clock) -> None:
+    def __init__(self, sql: Statements, records: Statements, *, reader: Reader, clock: Clock) -> None:
         self._sql = sql
         self._records = records
         self._reader = reader

@@ -22,12 +22,12 @@ from drumbeat.core.stats import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import RollupRow
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteStatsSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 NO_INSTANCE = InstanceId("")
@@ -51,9 +51,7 @@ def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = N
 
 
 class SqliteStats:
-    def __init__(
-        self, sql: SqliteStatsSql, *, writer: Writer, admin_reader: Reader, disk_space: DiskSpaceGuard
-    ) -> None:
+    def __init__(self, sql: Statements, *, writer: Writer, admin_reader: Reader, disk_space: DiskSpaceGuard) -> None:
         self._sql = sql
         self._writer = writer
         self._admin_reader = admin_reader

@@ -1,7 +1,7 @@
--- Statements about the record of what people did.
+-- Statements about the audit log.
 
 -- name: expire_key
--- A key is given up when it is old. $1 who, $2 request_key, $3 within.
+-- Release the request key of an old entry. $1 who, $2 request_key, $3 within.
 UPDATE drumbeat.audit
    SET holds_key = false
  WHERE holds_key
@@ -10,13 +10,13 @@ UPDATE drumbeat.audit
    AND at <= drumbeat.now_us() - $3::bigint;
 
 -- name: begin
--- Of many with the same key the others wait here for the commit of the first.
+-- Of many requests with the same key, the others wait here for the commit of the first.
 INSERT INTO drumbeat.audit (at, id, who, role, via, verb, target, reason, request_key, request_hash, holds_key)
 VALUES (drumbeat.now_us(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $8::text IS NOT NULL)
     ON CONFLICT DO NOTHING;
 
 -- name: key_holder
--- Columns as in core.Act, here and below.
+-- Columns as in core.audit.AuditEntry, here and below.
 SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE holds_key

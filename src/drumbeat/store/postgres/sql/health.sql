@@ -1,7 +1,7 @@
--- Statements about the server itself, as far as an ordinary user may look.
+-- Statements about the server, as far as an ordinary user may read.
 
 -- name: server
--- One row: what it is, how large, how careful, how full.
+-- One row: version, size, durability and connections.
 SELECT current_setting('server_version') AS version,
        pg_database_size(current_database()) AS database_size,
        (SELECT coalesce(sum(pg_total_relation_size(part.oid)), 0)::bigint
@@ -17,7 +17,7 @@ SELECT current_setting('server_version') AS version,
        (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS now;
 
 -- name: transactions
--- The one that has been open for longest, of those in this database that this user may see; prepared ones are left by somebody.
+-- The oldest transaction in this database that this user may see; prepared ones may have been forgotten.
 SELECT count(*) AS open, max(open.seconds) AS seconds,
        (array_agg(open.what ORDER BY open.seconds DESC))[1] AS what
   FROM (SELECT date_part('epoch', clock_timestamp() - xact_start)::float8 AS seconds,
@@ -33,7 +33,7 @@ SELECT count(*) AS open, max(open.seconds) AS seconds,
          WHERE database = current_database()) AS open;
 
 -- name: vacuum
--- What the collector knows of the table of live jobs.
+-- Statistics of the table of live jobs.
 SELECT n_live_tup AS live, n_dead_tup AS dead,
        date_part('epoch', clock_timestamp() - greatest(last_autovacuum, last_vacuum))::float8 AS seconds
   FROM pg_stat_user_tables

@@ -24,8 +24,7 @@ SELECT token, instance, outcome, started_at, finished_at, error, id::text
  ORDER BY id, token;
 
 -- name: queues
--- Each source gives what it knows of a queue, and they are added up. How many jobs are due is another question (`due`): this
--- one takes no longer where there are many.
+-- The sums over several sources. `due` counts due jobs: this one does not get slower where there are many.
   WITH RECURSIVE lined (queue) AS (
        SELECT min(job.queue) FROM drumbeat.job WHERE job.state = 'pending' AND job.blocked_on IS NULL
         UNION ALL
@@ -120,7 +119,7 @@ SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, ru
  ORDER BY started_at, id;
 
 -- name: dead_groups
--- $1 limit, $2 how many letters to look at. Columns as in core.DeadGroup.
+-- $1 limit, $2 the number of dead letters to read. Columns as in core.dead_letter.DeadLetterGroup.
 SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample::text AS sample,
        coalesce(letter.error::json ->> 'message', '') AS message
   FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
@@ -143,8 +142,8 @@ SELECT instance, term, since, until
    AND until > drumbeat.now_us();
 
 -- name: count_ahead
--- In the order of claims: level by level, so that future jobs of a more urgent one are never stepped over. $1 queue, $2 priority,
--- $3 run_at, $4 id, $5 limit.
+-- In the order of claims, priority by priority, so that future jobs of a more urgent priority are never stepped over. $1 queue,
+-- $2 priority, $3 run_at, $4 id, $5 limit.
 SELECT count(*)
   FROM (SELECT 1
           FROM generate_series(0, $2::integer - 1) AS level (priority)

@@ -1,4 +1,4 @@
--- Statements about who lives.
+-- Statements about instances and the leader.
 
 -- name: register
 INSERT INTO drumbeat.instance (id, app, version, host, pid, roles, queues, tasks, concurrency, wake, rooms, started_at,
@@ -7,10 +7,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
     ON CONFLICT (id) DO NOTHING;
 
 -- name: heartbeat
--- One beat, and everything an instance must know, in one row; none if it does not live. $1 id, $2 running, $3 whether to
--- count the jobs that run under it: their index is long where vacuum cannot keep up. $4 for how long it wants to lead, null:
--- not at all. A lease that ends later than any could was given before the clock went back. Nobody but the end of a job sets
--- free what waits for a schedule: all these are jumped over together.
+-- A heartbeat and its reply in one row; none if the instance is not alive. $1 id, $2 running, $3 whether to count the jobs that
+-- run under it: their index is long where vacuum cannot keep up. $4 the lease of the leadership that it wants, null: none. A lease
+-- that ends later than any could was granted before the clock was set back. Jobs that wait for a schedule are unblocked by the end
+-- of a job only: one seek skips all of them.
   WITH RECURSIVE beaten AS (
        UPDATE drumbeat.instance
           SET beat = beat + 1,
@@ -39,7 +39,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
               until = drumbeat.now_us() + $4
         WHERE $4::bigint IS NOT NULL
           AND EXISTS (SELECT FROM beaten)
-          -- Twice the lease ahead: the clock has stepped back. Less may be the lead of a beat that began after this one.
+          -- More than twice the lease ahead: the clock was set back. Less may come from a heartbeat that began after this one.
           AND (instance IS NULL OR instance = $1 OR until <= drumbeat.now_us() OR until > drumbeat.now_us() + 2 * $4)
        RETURNING instance, term),
        given_up AS (
@@ -77,7 +77,7 @@ SELECT beaten.beat, drumbeat.now_us() AS now,
     ON true;
 
 -- name: leader
--- Who leads, for a beat that asked for the lead and lost it to another one while it waited: it has not seen which.
+-- The leader, for a heartbeat that wanted to lead and lost to another while it waited: its snapshot does not show which.
 SELECT instance AS leader, term
   FROM drumbeat.leader
  WHERE instance IS NOT NULL
@@ -90,7 +90,7 @@ UPDATE drumbeat.leader
  WHERE instance = $1;
 
 -- name: lock
--- Against claims: they hold the same row's key while they take jobs for it. beat NULL: whatever the count is.
+-- Excludes claims, which hold the same row's key while they take jobs for it. beat NULL: at any count of heartbeats.
 SELECT id
   FROM drumbeat.instance
  WHERE id = $1
@@ -107,7 +107,7 @@ UPDATE drumbeat.instance
  WHERE id = $1;
 
 -- name: set_end_reason
--- What became of its jobs is known only after it has ended.
+-- The reason says what became of its jobs, which is known only after it has ended.
 UPDATE drumbeat.instance
    SET ended_reason = $2
  WHERE id = $1;

@@ -1,4 +1,4 @@
--- Statements about locks. What they do is in the functions of the schema.
+-- Statements about locks: calls of the schema's functions (migrations).
 
 -- name: acquire
 SELECT ticket, token, lane, place, look_after, granted_at
@@ -26,7 +26,7 @@ SELECT released_tickets, released_by, released_reason
    AND string_to_array(released_tickets, ' ') && $1::text[];
 
 -- name: repair_limits
--- A limit that no lock can have.
+-- Limits below 1 are invalid.
 UPDATE drumbeat.lock
    SET "limit" = 1
  WHERE "limit" < 1;
@@ -54,7 +54,7 @@ HAVING $3 OR count(ticket.id) > 0
  LIMIT $2;
 
 -- name: tickets
--- $1 locks, $2 those who wait as well.
+-- $1 locks, $2 waiting ones as well.
 SELECT lock, id, number, lane, owner, what, entered_at, granted_at, expires_at - drumbeat.now_us() AS remains
   FROM drumbeat.ticket
  WHERE lock = ANY ($1::text[])

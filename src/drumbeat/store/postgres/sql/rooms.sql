@@ -1,7 +1,8 @@
--- Statements about messages of rooms.
+-- Statements about messages to rooms.
 
 -- name: send
--- $1 to, $2 id, $3 room, $4 signature, $5 args, each an array; $6 the hint. NOTIFY carries 8,000 bytes: it says for whom, not what.
+-- $1 to, $2 id, $3 room, $4 signature, $5 args, each an array; $6 the notification. NOTIFY carries at most
+-- 8,000 bytes: it names the receivers, not the messages.
   WITH sent AS (
        INSERT INTO drumbeat.room_message (sent_at, "to", id, room, signature, args)
        SELECT drumbeat.now_us(), *
@@ -21,19 +22,19 @@ DELETE FROM drumbeat.room_message
 RETURNING id, room, "to", args, signature;
 
 -- name: list_untaken
--- $1 to, $2 id, each an array: those of these messages that nobody has taken.
+-- $1 to, $2 id, each an array: those of these messages that were not taken yet.
 SELECT id
   FROM drumbeat.room_message
  WHERE ("to", id) IN (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: withdraw
--- Arguments as of waiting.
+-- Arguments as of list_untaken.
 DELETE FROM drumbeat.room_message
  WHERE ("to", id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 RETURNING id;
 
 -- name: prune
--- $1 age, $2 limit, $3 whose inboxes are left alone.
+-- $1 age, $2 limit, $3 instances whose messages are kept.
 DELETE FROM drumbeat.room_message
  WHERE ("to", id) IN (SELECT "to", id
                         FROM drumbeat.room_message

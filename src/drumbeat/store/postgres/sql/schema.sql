@@ -1,4 +1,4 @@
--- What a store says about its own schema, and the days of its history.
+-- The version of the schema, settings of sessions, and the partitions of history.
 
 -- name: has_meta
 SELECT to_regclass(format('%I.meta', 'drumbeat')) IS NOT NULL;
@@ -14,7 +14,7 @@ VALUES ('version', $1), ('oldest_code', $2)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: lock
--- Two that migrate at once: the second waits, and finds nothing to do.
+-- Serialises migrations: the second waits, and finds nothing to do.
 SELECT pg_advisory_xact_lock(hashtextextended($1, 0));
 
 -- name: server
@@ -23,7 +23,7 @@ SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recov
        current_setting('synchronous_commit') = 'off' AS careless;
 
 -- name: enable_synchronous_commit
--- Where the database forgets commits in a crash by default, ours are kept all the same.
+-- Commits are durable also where the database's default is asynchronous commit.
 SET synchronous_commit = on;
 
 -- name: apply_settings
@@ -32,14 +32,14 @@ SELECT set_config(setting.name, setting.value, false)
   FROM unnest($1::text[], $2::text[]) AS setting (name, value);
 
 -- name: use_snapshot
--- For looks of several statements, so that a job that moves meanwhile is neither missed nor seen twice.
+-- For reads of several statements: a job that moves meanwhile is neither missed nor seen twice.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
 -- name: now
 SELECT drumbeat.now_us();
 
 -- name: days_ahead
--- Make the days of history from today on; how many were missing.
+-- Create the partitions of history from today on; returns how many were missing.
 SELECT count(*) FILTER (WHERE drumbeat.ensure_history_day((drumbeat.now_us() / 86400000000 + days_ahead) * 86400000000))
   FROM generate_series(0, $1::integer) AS days_ahead;
 
@@ -58,11 +58,11 @@ SELECT part.relname::text AS name, pg_relation_size(part.oid) AS size, link.inhr
  ORDER BY part.relname;
 
 -- name: local_timeouts
--- How long a removal waits for whoever is looking.
+-- How long the removal of a partition waits for readers.
 SELECT set_config('lock_timeout', '500ms', true), set_config('statement_timeout', '2s', true);
 
 -- name: session_timeouts
--- The same where there is no transaction to set it for.
+-- The same outside of a transaction.
 SELECT set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '2s', false);
 
 -- name: reset_timeouts
@@ -86,5 +86,5 @@ SELECT EXISTS (SELECT FROM drumbeat.history_of_day);
 DROP TABLE IF EXISTS drumbeat.history_of_day;
 
 -- name: notify
--- A hint need not survive a crash: its commit waits for no disk.
+-- A notification need not survive a crash: its commit is asynchronous.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);

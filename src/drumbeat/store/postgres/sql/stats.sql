@@ -1,8 +1,8 @@
 -- Statements about roll-ups.
 
 -- name: put
--- $1 instance, $7 its state; $2 resolution, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
--- which one is repeated, must not wait for each other crosswise.
+-- $1 instance, $7 its state; $2 resolution, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of
+-- the key: a call and its repetition must not deadlock.
   WITH living AS (
        SELECT id FROM drumbeat.instance WHERE id = $1 AND state = $7),
        kept AS (
@@ -82,7 +82,7 @@ DELETE FROM drumbeat.rollup
 RETURNING task;
 
 -- name: delete_gone_totals
--- TOTAL rows of instances that have gone. $1 gone, $2 limit.
+-- TOTAL rows of instances that have ended. $1 their ids, $2 limit.
 DELETE FROM drumbeat.rollup
  WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
                                                 FROM drumbeat.rollup
@@ -97,7 +97,7 @@ DELETE FROM drumbeat.rollup
 RETURNING at, queue, task, counts;
 
 -- name: lock_folded
--- The rows of nobody, one at a time for whoever adds to them.
+-- Locks the rows that belong to no instance: one transaction at a time adds to them.
 SELECT pg_advisory_xact_lock(hashtext('drumbeat' || '.rollup'));
 
 -- name: folded_totals

@@ -1,4 +1,4 @@
--- What is said on a connection of the program's own: one call with one text. $1 is written as its driver wants it.
+-- Calls on a connection of the program's own: one call with one text. $1 is rewritten for its driver.
 
 -- name: enqueue
 SELECT drumbeat.enqueue($1);

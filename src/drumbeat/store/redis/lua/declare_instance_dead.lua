@@ -64,7 +64,7 @@ end
 call('DEL', P .. 'held:' .. instance, P .. 'cancels:' .. instance)
 flush_effects()
 local parts = {}
-for _, part in ipairs({{crash_suspect, 'to run again alone'}, {released, 'given back'}, {dead, 'dead'}, {cancelled, 'cancelled'}}) do
+for _, part in ipairs({{crash_suspect, 'to run again alone'}, {released, 'released'}, {dead, 'dead'}, {cancelled, 'cancelled'}}) do
   if part[1] > 0 then
     parts[#parts + 1] = part[1] .. ' ' .. part[2]
   end

@@ -1,7 +1,7 @@
--- Statements about the record of what people did.
+-- Statements about the audit log.
 
 -- name: release_key
--- A key is given up when it is old.
+-- Release the request key of an old entry.
 UPDATE drumbeat_audit
    SET holds_key = 0
  WHERE holds_key
@@ -15,7 +15,7 @@ VALUES (:id, :now, :who, :role, :via, :verb, :target, :reason, :request_key, :re
     ON CONFLICT DO NOTHING;
 
 -- name: holder_of_key
--- Columns as in rows of audit.py, here and below.
+-- Columns as in records.AuditEntryRow, here and below.
 SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
                                    outcome, answer))
   FROM drumbeat_audit

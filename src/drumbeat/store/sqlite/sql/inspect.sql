@@ -28,8 +28,8 @@ SELECT json_group_array(json_array(token, instance, outcome, started_at, finishe
          ORDER BY token);
 
 -- name: queues
--- Columns as in rows.QueueRow; each source gives what it knows of a queue, and they are added up. How many jobs are due is
--- another question (`due`): this one takes no longer where there are many.
+-- Columns as in rows.SqliteQueueRow: the sums over several sources. `due` counts due jobs: this one does not get slower where
+-- there are many.
   WITH RECURSIVE lined (queue) AS (
        SELECT min(queue) FROM drumbeat_job INDEXED BY drumbeat_job_for_claim WHERE state = 'pending' AND blocked_on IS NULL
         UNION ALL
@@ -86,7 +86,7 @@ SELECT json_group_array(json_array(name, paused_by, paused_reason, paused_at))
   FROM drumbeat_queue;
 
 -- name: tasks
--- Columns as in rows.TaskRow. Whoever is in history and not in the small index of those not succeeded has succeeded.
+-- Columns as in rows.SqliteTaskRow. Succeeded: all of history but those in the small index of the not succeeded.
 SELECT json_group_array(json_array(name, pending, running, ended - dead - cancelled, dead + letters, cancelled))
   FROM (SELECT name, sum(pending) AS pending, sum(running) AS running, sum(ended) AS ended, sum(dead) AS dead,
                sum(letters) AS letters, sum(cancelled) AS cancelled
@@ -116,7 +116,7 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
          ORDER BY name);
 
 -- name: instances
--- Columns as in rows.InstanceRow.
+-- Columns as in records.StoredInstanceRow.
 SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
                                    running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_reason))
   FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
@@ -126,7 +126,7 @@ SELECT json_group_array(json_array(id, state, app, version, host, pid, json(role
          ORDER BY started_at, id);
 
 -- name: groups
--- Columns as in rows.GroupRow. The one that died last is found without sorting: the moment, in 20 digits, and the id.
+-- Columns as in rows.SqliteDeadGroupRow. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
 SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
   FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
                ifnull(CASE WHEN json_valid(letter.error) THEN json_extract(letter.error, '$.message') END, '') AS message
@@ -155,8 +155,8 @@ SELECT json_group_array(json_array(instance, term, since, until))
    AND until > :now;
 
 -- name: ahead
--- In the order of claims: level by level, so that future jobs of a more urgent one are never stepped over. The plus sign keeps
--- SQLite from taking all levels in one walk.
+-- In the order of claims, priority by priority, so that future jobs of a more urgent priority are never stepped over. The plus sign
+-- keeps SQLite from scanning all priorities at once.
 SELECT count(*)
   FROM (SELECT 1
           FROM drumbeat_level AS level

@@ -1,4 +1,4 @@
--- Statements about who lives.
+-- Statements about instances and the leader.
 
 -- name: register
 INSERT INTO drumbeat_instance (id, app, version, host, pid, roles, queues, tasks, concurrency, started_at, beat_at, rooms, wake)
@@ -14,8 +14,8 @@ UPDATE drumbeat_instance
    AND state = 'alive';
 
 -- name: heartbeat_reply
--- Everything an instance must know, in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
--- Nobody but the end of a job sets free what waits for a schedule: all these are jumped over together.
+-- The reply to a heartbeat in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
+-- Jobs that wait for a schedule are unblocked by the end of a job only: one seek skips all of them.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(blocked_on)
          FROM drumbeat_job
@@ -40,7 +40,7 @@ SELECT json_array(
            (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18));
 
 -- name: reply_own
--- The parts of a heartbeat_reply one by one, for when one of the rows that it looks at cannot be made JSON.
+-- The parts of heartbeat_reply one by one, for when one of its rows cannot be made JSON.
 SELECT (SELECT beat FROM drumbeat_instance WHERE id = :id),
        (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
        (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18);
@@ -72,7 +72,7 @@ SELECT instance, term
    AND until > :now;
 
 -- name: take_leadership
--- Take the lead or renew it. A lease that ends later than any could was given before the clock went back.
+-- Take or renew the leadership. A lease that ends later than any could was granted before the clock was set back.
 UPDATE drumbeat_leader
    SET term = CASE WHEN typeof(term) = 'integer' THEN term ELSE 0 END + (instance IS NOT :id),
        since = CASE WHEN instance IS :id THEN since ELSE :now END,
@@ -90,7 +90,7 @@ UPDATE drumbeat_leader
  WHERE instance = :id;
 
 -- name: set_ended
--- beat NULL: whatever the count is.
+-- beat NULL: at any count of heartbeats.
 UPDATE drumbeat_instance
    SET state = :state,
        ended_at = :now,
@@ -101,7 +101,7 @@ UPDATE drumbeat_instance
    AND (:beat IS NULL OR beat = :beat);
 
 -- name: set_end_reason
--- What became of its jobs is known only after it has ended.
+-- The reason says what became of its jobs, which is known only after it has ended.
 UPDATE drumbeat_instance
    SET ended_reason = :reason
  WHERE id = :id;
@@ -117,7 +117,7 @@ DELETE FROM drumbeat_instance
    AND ended_at < :before;
 
 -- name: wake_addresses
--- Where hints reach living workers.
+-- Wake addresses of workers that are alive.
 SELECT json_group_array(wake)
   FROM drumbeat_instance
  WHERE state = 'alive'

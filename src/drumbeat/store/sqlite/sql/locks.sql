@@ -6,7 +6,7 @@ SELECT boot
  WHERE name = :lock;
 
 -- name: upsert_lock
--- Gives the number of the next ticket.
+-- Returns the number of the next ticket.
 INSERT INTO drumbeat_lock (name, "limit", per, last_number, boot, used_at)
 VALUES (:lock, :limit, :per, :wall, :boot, :hour)
     ON CONFLICT (name) DO UPDATE
@@ -26,19 +26,19 @@ DELETE FROM drumbeat_ticket
  WHERE lock = :lock;
 
 -- name: rebase_grants
--- Grants from before a reboot, in the boot time of today.
+-- Convert grants from before a reboot to the current boot time.
 UPDATE drumbeat_lock_grant
    SET at = granted_at - :wall + :now
  WHERE lock = :lock;
 
 -- name: delete_expired
--- A text or a blob is greater than every number: a lease that ends at no moment has ended.
+-- A text or a blob is greater than every number; such a lease counts as ended.
 DELETE FROM drumbeat_ticket
  WHERE lock = :lock
    AND (expires_at <= :now OR expires_at > 9e18);
 
 -- name: delete_malformed_tickets
--- Tickets that are not as we write them.
+-- Tickets with a column of the wrong type.
 DELETE FROM drumbeat_ticket
  WHERE typeof(id) <> 'text'
     OR typeof(lock) <> 'text'
@@ -53,7 +53,7 @@ DELETE FROM drumbeat_ticket
     OR typeof(wake) NOT IN ('text', 'null');
 
 -- name: repair_locks
--- What cannot be read of a lock begins anew.
+-- Columns of a lock that cannot be read get initial values.
 UPDATE drumbeat_lock
    SET "limit" = CASE WHEN typeof("limit") = 'integer' THEN "limit" ELSE 1 END,
        per = CASE WHEN typeof(per) = 'integer' THEN per END,
@@ -80,7 +80,7 @@ SELECT id, owner, what, wake
   FROM drumbeat_ticket;
 
 -- name: delete_malformed_ticket
--- By the bytes of its id, which may be no text.
+-- By the bytes of its id, which may not be a valid text.
 DELETE FROM drumbeat_ticket
  WHERE id = CAST(:id AS TEXT);
 
@@ -156,7 +156,7 @@ INSERT INTO drumbeat_lock_grant (lock, at, number, granted_at)
 VALUES (:lock, :now, :number, :wall);
 
 -- name: opens_at
--- When a window that is full has room again.
+-- When a full rate window has room again.
 SELECT at + :per
   FROM drumbeat_lock_grant
  WHERE lock = :lock
@@ -164,7 +164,7 @@ SELECT at + :per
  LIMIT 1 OFFSET :limit - 1;
 
 -- name: ticket_statuses
--- How these tickets stand, and when the next lease ahead of them ends: [[id, number, lane, granted_at, place, ahead], ...]
+-- The status of these tickets, and when the next lease ahead of them ends: [[id, number, lane, granted_at, place, ahead], ...]
 SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
   FROM (SELECT id, number, lane, granted_at,
                count(*) FILTER (WHERE granted_at IS NULL) OVER queue AS place,
@@ -176,7 +176,7 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: ticket_status
--- The same for one ticket: with a long line a tenth of the time.
+-- The same for one ticket: a tenth of the time if many wait.
 SELECT json_array(json_array(own.id, own.number, own.lane, own.granted_at,
            (SELECT count(*)
               FROM drumbeat_ticket AS other
@@ -199,7 +199,7 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
    AND lock IN (SELECT name FROM drumbeat_lock WHERE boot = :boot);
 
 -- name: release_reasons
--- Why these were released by force: [[tickets, by, why], ...]
+-- Why these were released by force: [[tickets, by, reason], ...]
 SELECT json_group_array(json_array(released_tickets, released_by, released_reason))
   FROM drumbeat_lock
  WHERE released_tickets <> ''
@@ -225,7 +225,7 @@ UPDATE drumbeat_lock
  WHERE name = :lock;
 
 -- name: idle_locks
--- Some locks that nobody has used for a day and the length of their window.
+-- Some locks that were not used for a day plus the length of their window.
 SELECT json_group_array(name)
   FROM (SELECT name
           FROM drumbeat_lock AS lock

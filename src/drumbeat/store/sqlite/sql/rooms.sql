@@ -1,4 +1,4 @@
--- Statements about messages of rooms.
+-- Statements about messages to rooms.
 
 -- name: send
 INSERT INTO drumbeat_room_message ("to", id, sent_at, room, signature, args)
@@ -6,7 +6,7 @@ VALUES (:to, :id, :now, :room, :signature, :args)
     ON CONFLICT ("to", id) DO NOTHING;
 
 -- name: wake_addresses
--- Where hints reach these instances.
+-- Wake addresses of these instances.
 SELECT json_group_array(wake)
   FROM drumbeat_instance
  WHERE id IN (SELECT value FROM json_each(:ids))
@@ -30,7 +30,7 @@ DELETE FROM drumbeat_room_message
  WHERE rowid IN (SELECT value FROM json_each(:places));
 
 -- name: list_untaken
--- Those of these messages that nobody has taken.
+-- Those of these messages that were not taken yet.
 SELECT json_group_array(id)
   FROM drumbeat_room_message
  WHERE "to" IN (SELECT value FROM json_each(:to))

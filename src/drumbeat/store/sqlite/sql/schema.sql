@@ -1,4 +1,4 @@
--- What a store says about its own schema.
+-- The version of the schema.
 
 -- name: has_meta
 SELECT count(*)

@@ -4,8 +4,8 @@
 SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = :state);
 
 -- name: put
--- ?1 instance, ?2 now; a row: at, resolution, queue, task, counts. Batches as in jobs.sql: a step for each of hundreds of rows would
--- keep every writer of every process waiting.
+-- ?1 instance, ?2 now; a row: at, resolution, queue, task, counts. Batches as in insert.sql: a step for each of hundreds of rows
+-- would block the writers of all processes.
 INSERT INTO drumbeat_rollup (resolution, at, queue, task, instance, written_at, counts)
 SELECT column2, column1, column3, column4, ?1, ?2, column5
   FROM (VALUES (?, ?, ?, ?, ?))
@@ -26,7 +26,7 @@ SELECT json_group_array(json_array(at, queue, task, json(counts)))
    AND (:task IS NULL OR task = :task);
 
 -- name: overall
--- By its own index: left alone, SQLite walks over the rows of all queues and tasks.
+-- Forces its own index: SQLite would scan the rows of all queues and tasks.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup INDEXED BY drumbeat_rollup_overall
  WHERE resolution = :resolution
@@ -45,7 +45,7 @@ SELECT json_group_array(json_array(resolution, at, queue, task, json(counts), wr
    AND at >= :since;
 
 -- name: run_ends
--- Columns as in core.stats.RunEnd. History is in the order of ends: only its newest rows are looked at.
+-- Columns as in core.stats.RunEnd. History is in the order of ends: only its newest rows are read.
 SELECT json_group_array(json_array(queue, task, outcome, json(iif(dead, 'true', 'false')), due_at, started_at, finished_at))
   FROM (SELECT queue, task, outcome, 0 AS dead, run_at AS due_at, started_at, finished_at
           FROM drumbeat_history
@@ -81,7 +81,7 @@ DELETE FROM drumbeat_rollup
                                                LIMIT :limit);
 
 -- name: foldable
--- TOTAL rows of instances that have gone, with whose they are.
+-- TOTAL rows of instances that have ended, with their instance.
 SELECT json_group_array(json_array(queue, task, instance, json(counts)))
   FROM (SELECT queue, task, instance, counts
           FROM drumbeat_rollup

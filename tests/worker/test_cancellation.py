@@ -1,4 +1,4 @@
-"""Cancellations that nobody asked for: a job's own, what it leaves behind of one, and one that it swallows."""
+"""Cancellations that were not requested: a job's own, one that it leaves behind, and one that it swallows."""
 
 import asyncio
 import threading

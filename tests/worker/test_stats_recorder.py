@@ -79,7 +79,7 @@ class Bench:
         return found
 
     async def counted(self, resolution: Resolution) -> int:
-        """How many runs are in all stretches of this length together; as many as are in what is counted of all tasks."""
+        """The number of runs in all intervals of this resolution; the OVERALL rows must have as many."""
         rows = (
             await self.totals()
             if resolution is Resolution.TOTAL
@@ -87,16 +87,11 @@ class Bench:
         )
         counted = sum(each.succeeded for each in rows)
         if resolution is not Resolution.TOTAL:
-            assert (
-                sum(
-                    each.succeeded
-                    for each in await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)
-                )
-                == counted
-            )
+            overall = await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)
+            assert sum(each.succeeded for each in overall) == counted
         return counted
 
-    async def in_each_grain(self) -> list[int]:
+    async def in_each_resolution(self) -> list[int]:
         return [await self.counted(resolution) for resolution in Resolution]
 
 
@@ -166,7 +161,7 @@ def test_a_job_that_never_started_is_in_no_histogram() -> None:
     assert (total.cancelled, total.started, sum(total.wait), sum(total.run)) == (1, 0, 0, 0)
 
 
-async def test_each_queue_and_task_has_rows_of_its_own_in_each_stretch(bench: Bench, clock: FakeClock) -> None:
+async def test_each_queue_and_task_has_rows_of_its_own_in_each_interval(bench: Bench, clock: FakeClock) -> None:
     for _ in range(7):
         for queue, task in (("a", "x"), ("a", "y"), ("b", "x")):
             count(bench.recorder, job=claimed(task, queue))
@@ -185,7 +180,7 @@ async def test_each_queue_and_task_has_rows_of_its_own_in_each_stretch(bench: Be
     assert [(each.queue, each.task, each.succeeded) for each in await bench.totals()] == [(*at, 7) for at in places]
 
 
-async def test_it_writes_soon_after_a_stretch_has_ended_and_nothing_while_nothing_is_counted(
+async def test_it_writes_soon_after_an_interval_has_ended_and_nothing_while_nothing_is_counted(
     bench: Bench, clock: FakeClock
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -196,7 +191,7 @@ async def test_it_writes_soon_after_a_stretch_has_ended_and_nothing_while_nothin
         assert bench.faulty.calls["stats.put"] == 0
         await clock.advance(0.2)
         await until(lambda: clock.sleepers == 1, what="its sleep")
-        assert await bench.in_each_grain() == [1, 1, 1]
+        assert await bench.in_each_resolution() == [1, 1, 1]
         for _ in range(30):
             await clock.advance(10)
             await until(lambda: clock.sleepers == 1, what="its sleep")
@@ -214,8 +209,8 @@ async def test_what_could_not_be_written_is_written_later_and_counted_once(
         await clock.advance(25)
         await bench.recording.write()
         if number == 3 and how == "fail_before":
-            assert await bench.in_each_grain() == [0, 0, 0]
-    assert await bench.in_each_grain() == [5, 5, 5]
+            assert await bench.in_each_resolution() == [0, 0, 0]
+    assert await bench.in_each_resolution() == [5, 5, 5]
 
 
 async def test_a_store_that_refuses_counts_does_not_end_the_worker(
@@ -225,10 +220,10 @@ async def test_a_store_that_refuses_counts_does_not_end_the_worker(
     for _ in range(3):
         count(bench.recorder)
         await bench.recording.write()
-    assert [record.message for record in caplog.records] == ["the store does not take counts: they are kept"]
+    assert [record.message for record in caplog.records] == ["the store does not accept counts: they are kept"]
     bench.faulty.refuse = lambda call, args: False
     await bench.recording.write()
-    assert await bench.in_each_grain() == [3, 3, 3]
+    assert await bench.in_each_resolution() == [3, 3, 3]
 
 
 async def test_under_a_new_name_nothing_is_counted_twice_and_nothing_is_lost(bench: Bench, clock: FakeClock) -> None:
@@ -237,11 +232,11 @@ async def test_under_a_new_name_nothing_is_counted_twice_and_nothing_is_lost(ben
     await bench.faulty.instances.declare_dead(bench.identity, beat=None, started=[], reason="test")
     count(bench.recorder)
     await bench.recording.write()
-    assert await bench.in_each_grain() == [1, 1, 1]
+    assert await bench.in_each_resolution() == [1, 1, 1]
     bench.identity = await worker(bench.faulty)  # type: ignore[arg-type]
     count(bench.recorder)
     await bench.recording.write()
-    assert await bench.in_each_grain() == [3, 3, 3]
+    assert await bench.in_each_resolution() == [3, 3, 3]
 
 
 async def test_totals_are_the_same_whatever_happens_to_the_store(bench: Bench, clock: FakeClock) -> None:
@@ -264,10 +259,10 @@ async def test_totals_are_the_same_whatever_happens_to_the_store(bench: Bench, c
     bench.faulty.fail_before.clear()
     bench.faulty.fail_after.clear()
     await bench.recording.write()
-    assert await bench.in_each_grain() == [expected] * 3
+    assert await bench.in_each_resolution() == [expected] * 3
 
 
-async def test_what_nobody_would_look_for_any_more_is_not_kept_for_ever(bench: Bench, clock: FakeClock) -> None:
+async def test_counts_that_are_too_old_to_be_read_are_not_kept_for_ever(bench: Bench, clock: FakeClock) -> None:
     bench.faulty.is_down = True
     for _ in range(50):
         count(bench.recorder)
@@ -295,7 +290,7 @@ async def test_many_tasks_and_a_store_that_takes_no_counts_for_a_day_do_not_fill
     assert len(await bench.faulty.stats.read(Resolution.TEN_SECONDS, newest, newest + 1)) == 20
 
 
-async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) -> None:
+async def test_a_worker_has_written_all_counts_when_it_has_stopped(app: Drumbeat) -> None:
     @app.task(queue="mail", retries=2, backoff=Backoff(base=0.001, cap=0.001))
     async def mail(number: int) -> None:
         if number == 1:

@@ -335,7 +335,7 @@ async def test_rooms_survive_their_handlers(stage: Stage) -> None:
     assert stage.stop()[0] == 0
 
 
-async def test_subscribers_harm_nobody(stage: Stage) -> None:
+async def test_subscribers_do_no_harm(stage: Stage) -> None:
     process = stage.start("--drain", "1")
     async with rude.app:
         jobs = [await rude.told_of.using(key=kind).enqueue(kind) for kind in [*GUESTS, *LOOP_GUESTS]]
@@ -363,7 +363,7 @@ def test_what_fails_at_the_start_ends_the_worker_with_one_line(stage: Stage, var
 
 
 @pytest.mark.parametrize("kind", ["panic", "system exit", "keyboard interrupt"])
-def test_a_lifespan_that_fails_when_it_closes_is_told(stage: Stage, kind: str) -> None:
+def test_a_lifespan_that_fails_when_it_closes_is_logged(stage: Stage, kind: str) -> None:
     stage.start(RUDE_CLOSING=kind)
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Old things are cleared away by the leader; and by everybody, where nobody leads."""
+"""The leader prunes; without a leader, every instance does."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ def pruner(store: Store, clock: FakeClock, elector: Elector) -> Pruner:
 
 
 async def rounds(store: Store, clock: FakeClock, elector: Elector, minutes: int) -> int:
-    """How often it cleared in so many minutes in which nothing was heard."""
+    """How often it pruned in these minutes without a heartbeat."""
     counted = FaultyStore(store)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(pruner(counted, clock, elector).run())  # type: ignore[arg-type]
@@ -65,14 +65,14 @@ async def test_the_leader_prunes_about_every_minute(store: Store, clock: FakeClo
     assert 5 <= await rounds(store, clock, make_elector(clock, leading=True), 15) <= 30
 
 
-async def test_whoever_hears_of_a_leader_does_not(store: Store, clock: FakeClock) -> None:
+async def test_a_follower_that_knows_a_leader_does_not_prune(store: Store, clock: FakeClock) -> None:
     follower = make_elector(clock)
     await clock.advance(400)
     follower.on_heartbeat(ME, make_reply(leader=YOU), clock.monotonic())
     assert await rounds(store, clock, follower, 4) == 0
 
 
-async def test_where_nobody_leads_everybody_prunes_after_five_minutes(store: Store, clock: FakeClock) -> None:
+async def test_without_a_leader_every_instance_prunes_after_five_minutes(store: Store, clock: FakeClock) -> None:
     assert await rounds(store, clock, make_elector(clock, is_candidate=False), 4) == 0
     assert await rounds(store, clock, make_elector(clock, is_candidate=False), 15) >= 4
 
@@ -100,9 +100,7 @@ async def test_what_people_did_is_kept_for_a_time_of_its_own(store: Store, clock
     assert [act.who for act in await store.audit.list_page()] == ["bob"]
 
 
-async def test_messages_of_rooms_that_nobody_took_are_gone_after_a_minute_or_an_hour(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_untaken_messages_of_rooms_are_gone_after_a_minute_or_an_hour(store: Store, clock: FakeClock) -> None:
     lives = await worker(store)
     dead = new_instance_id()
     await store.rooms.send([RoomMessage(id="1", room="x", to=to, args="{}", signature="s") for to in (lives, dead)])

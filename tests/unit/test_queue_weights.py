@@ -114,7 +114,7 @@ QUEUES = "abcd"
 def test_while_two_queues_have_jobs_their_shares_follow_their_weights(
     weights: list[int], most: int, regimes: list[tuple[int, list[int]]], random: Random
 ) -> None:
-    """Over any stretch, within one claim: it may begin with one of them a claim behind, and end with it a claim ahead."""
+    """Over any period, within one claim: it may begin with one of them a claim behind, and end with it a claim ahead."""
     named = dict(zip(QUEUES, weights, strict=False))
     turns = QueueWeights(named)
     jobs = Counter(dict.fromkeys(named, 0))

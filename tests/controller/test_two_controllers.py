@@ -1,4 +1,4 @@
-"""Three controllers that all believe they lead, on real engines: one job for each moment of each schedule."""
+"""Three controllers that all believe they lead, on real engines: one job for each fire time of each schedule."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from tests.controller.factories import SECOND, list_jobs, make_firer, make_sched
 SCHEDULES, MOMENTS = 30, 20
 
 
-async def test_three_that_all_believe_they_lead_make_one_job_for_each_moment(
+async def test_three_that_all_believe_they_lead_make_one_job_for_each_fire_time(
     store: Store, open_again: OpenAgain
 ) -> None:
     now = await store.inspect.now()

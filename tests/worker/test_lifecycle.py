@@ -116,7 +116,7 @@ async def test_snooze_waits_without_charge_and_retry_later_is_charged(app: Drumb
     assert (seen, record.failures) == ([1, 1, 1, 1, 2], 1)
 
 
-async def test_a_delayed_job_starts_at_its_moment_and_never_before(app: Drumbeat, recorder: EventRecorder) -> None:
+async def test_a_delayed_job_starts_when_it_is_due_and_never_before(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.task
     async def remind() -> float:
         return (from_us(app._internals.clock.now_us()) - current_job().scheduled_for).total_seconds()
@@ -185,7 +185,7 @@ async def _has_state(app: Drumbeat, id: Any, state: JobState) -> bool:
     return (await app.jobs.show(id)).state is state
 
 
-async def test_a_handler_that_calls_exit_fails_and_harms_nobody(app: Drumbeat) -> None:
+async def test_a_handler_that_calls_exit_fails_and_harms_no_other(app: Drumbeat) -> None:
     @app.task(retries=0)
     async def leaves() -> None:
         raise SystemExit(3)
@@ -200,7 +200,7 @@ async def test_a_handler_that_calls_exit_fails_and_harms_nobody(app: Drumbeat) -
                 await (await task.enqueue()).result(timeout=5)
 
 
-async def test_lifespans_surround_all_jobs_and_events_are_told_to_async_subscribers(app: Drumbeat) -> None:
+async def test_lifespans_surround_all_jobs_and_async_subscribers_get_events(app: Drumbeat) -> None:
     story: list[str] = []
 
     @app.lifespan

@@ -114,7 +114,7 @@ async def test_cancelling_a_running_async_job_ends_it(app: Drumbeat) -> None:
     assert reasons == [AbortReason.CANCELLED]
 
 
-async def test_a_thread_hears_of_its_cancellation_by_looking(app: Drumbeat) -> None:
+async def test_a_thread_sees_its_cancellation_by_checking(app: Drumbeat) -> None:
     started = threading.Event()
 
     @app.task

@@ -201,7 +201,7 @@ async def test_a_run_cancelled_while_its_child_starts_leaves_nothing(processes: 
     assert processes.pids == []
 
 
-async def test_draining_is_told_to_the_handler(processes: ChildPool, tmp_path: Path) -> None:
+async def test_the_handler_is_signalled_when_its_worker_drains(processes: ChildPool, tmp_path: Path) -> None:
     abort = AbortSignal()
     async with under_way(processes, claimed("listen", path=str(tmp_path / "pid")), abort=abort) as task:
         await written(tmp_path / "pid")
@@ -217,7 +217,7 @@ async def test_a_handler_that_checks_ends_as_the_reason_asks(processes: ChildPoo
     assert (task.result().kind, task.result().reason) == (ResultKind.ABORTED, AbortReason.DRAINING)
 
 
-async def test_an_abort_that_was_set_before_is_told_as_well(processes: ChildPool, tmp_path: Path) -> None:
+async def test_an_abort_that_was_set_before_is_sent_as_well(processes: ChildPool, tmp_path: Path) -> None:
     abort = AbortSignal()
     abort.set(AbortReason.DRAINING)
     assert value(await run(processes, claimed("listen", path=str(tmp_path / "pid")), abort=abort)) == "draining"
@@ -230,7 +230,7 @@ async def test_progress_comes_back_and_its_last_value_is_not_lost(processes: Chi
     assert len(notes) < 100
 
 
-async def test_whoever_waits_is_told_when_the_handler_begins(processes: ChildPool) -> None:
+async def test_the_start_of_the_handler_is_reported(processes: ChildPool) -> None:
     begun: list[int] = []
     await run(processes, claimed("add", one=1, two=1), on_started=lambda: begun.append(1))
     assert begun == [1]
@@ -293,7 +293,7 @@ async def test_a_task_that_the_child_does_not_have_is_no_crash_of_the_job(proces
 
 ORPHANING = """
 import asyncio, sys
-from tests.worker.test_processes import APP, SETTINGS, ChildPool, claimed, run
+from tests.worker.test_child_pool import APP, SETTINGS, ChildPool, claimed, run
 asyncio.run(run(ChildPool(APP, SETTINGS, limit=1), claimed(sys.argv[1], path=sys.argv[2])))
 """
 

@@ -1,4 +1,4 @@
-"""Events become log records of the right level, and successes cost nothing unless somebody debugs."""
+"""Events become log records of the right level, and successes cost nothing unless DEBUG is enabled."""
 
 import logging
 
@@ -65,13 +65,13 @@ ERROR = Failure("ValueError", "broken")
         (
             StoreOutOfSpace(instance=ME, url="u", reason="r"),
             "ERROR",
-            "the store is full: make room; what cannot be written is kept and tried again",
+            "the store is full: free some space; what cannot be written is kept and retried",
         ),
-        (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has room again"),
+        (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has space again"),
         (
             InstanceDied(instance=ME, dead=InstanceId("you"), jobs=DeadInstanceReport(declared=True, crash_suspect=1)),
             "WARNING",
-            "an instance was found dead: its jobs are free",
+            "an instance was declared dead: its jobs are freed",
         ),
         (
             StoreEmptied(instance=ME, url="u"),
@@ -87,16 +87,16 @@ ERROR = Failure("ValueError", "broken")
         (
             ScheduleSkipped(instance=ME, schedule="s", first=0, last=9, count=2, reason="late"),
             "WARNING",
-            "schedule skipped: moments passed without a run",
+            "schedule skipped: fire times passed without a run",
         ),
         (
             ScheduleSkipped(instance=ME, schedule="s", first=0, last=0, count=1, reason="overlap"),
             "INFO",
-            "schedule skipped: its last run is still going on",
+            "schedule skipped: its last run is not over",
         ),
     ],
 )
-def test_an_event_is_told_at_its_level(
+def test_an_event_is_logged_at_its_level(
     event: AttemptFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()
@@ -123,7 +123,7 @@ def test_successes_are_listened_to_only_when_debugging(caplog: pytest.LogCapture
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
 
 
-def test_nobody_listens_once_the_worker_has_ended() -> None:
+def test_there_is_no_subscriber_once_the_worker_has_ended() -> None:
     events = Events()
     with log_events(events):
         assert events.has_subscribers(AttemptFailed)

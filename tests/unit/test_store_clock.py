@@ -1,4 +1,4 @@
-"""When the store's clock will show a moment, as seen from here."""
+"""The store's clock, estimated from its answers."""
 
 import pytest
 
@@ -15,27 +15,27 @@ def test_now_is_now_whatever_is_known() -> None:
     assert StoreClockOffset().to_local(0, now=5.0) == 5.0
 
 
-def test_a_due_moment_comes_when_the_stores_clock_shows_it_and_not_later() -> None:
-    moments = StoreClockOffset()
-    moments.record_answer(STORE_US, asked_at=100.0)
-    assert moments.to_local(STORE_US + 3_000_000, now=100.5) == pytest.approx(103.0 + MARGIN_SECONDS, abs=1e-5)
+def test_a_due_time_comes_when_the_stores_clock_shows_it_and_not_later() -> None:
+    offset = StoreClockOffset()
+    offset.record_answer(STORE_US, asked_at=100.0)
+    assert offset.to_local(STORE_US + 3_000_000, now=100.5) == pytest.approx(103.0 + MARGIN_SECONDS, abs=1e-5)
 
 
 def test_the_quickest_answer_counts() -> None:
-    moments = StoreClockOffset()
-    moments.record_answer(STORE_US + 50_000, asked_at=100.0)  # 50 ms passed before the store looked at its clock
-    moments.record_answer(STORE_US + 1_000_000, asked_at=101.0)
-    moments.record_answer(STORE_US + 2_080_000, asked_at=102.0)
-    assert moments.to_local(STORE_US + 3_000_000, now=102.0) == pytest.approx(103.0 + MARGIN_SECONDS, abs=1e-5)
+    offset = StoreClockOffset()
+    offset.record_answer(STORE_US + 50_000, asked_at=100.0)  # 50 ms passed before the store looked at its clock
+    offset.record_answer(STORE_US + 1_000_000, asked_at=101.0)
+    offset.record_answer(STORE_US + 2_080_000, asked_at=102.0)
+    assert offset.to_local(STORE_US + 3_000_000, now=102.0) == pytest.approx(103.0 + MARGIN_SECONDS, abs=1e-5)
 
 
 def test_clocks_that_drift_apart_are_compared_anew() -> None:
-    moments = StoreClockOffset()
-    moments.record_answer(STORE_US, asked_at=100.0)
+    offset = StoreClockOffset()
+    offset.record_answer(STORE_US, asked_at=100.0)
     later = 100.0 + MAX_AGE_SECONDS + 1
-    moments.record_answer(STORE_US + int((later - 100.0) * 1e6) + 30_000, asked_at=later)
+    offset.record_answer(STORE_US + int((later - 100.0) * 1e6) + 30_000, asked_at=later)
     due = STORE_US + int((later - 100.0) * 1e6) + 1_030_000
-    assert moments.to_local(due, now=later) == pytest.approx(later + 1.0 + MARGIN_SECONDS, abs=1e-5)
+    assert offset.to_local(due, now=later) == pytest.approx(later + 1.0 + MARGIN_SECONDS, abs=1e-5)
 
 
 def test_a_slow_answer_does_not_set_back_the_stores_clock() -> None:
@@ -46,7 +46,7 @@ def test_a_slow_answer_does_not_set_back_the_stores_clock() -> None:
     assert clock.now_us(local + 2_000) == STORE_US + 1_000
 
 
-def test_the_stores_clock_is_never_before_an_answer_that_was_heard() -> None:
+def test_the_stores_clock_is_never_before_an_answer_that_has_arrived() -> None:
     clock, local = StoreClock(), 50_000_000
     clock.record_answer(STORE_US, local)
     later = local + int(MAX_AGE_SECONDS * 1e6) + 1

@@ -13,7 +13,7 @@ async def test_a_store_that_has_no_trace_of_an_instance_was_emptied(store: Store
     recorder = EventRecorder(app)
 
     async def forget_all() -> bool:
-        """As if somebody had emptied the tables; a beat in between sees only a burial."""
+        """Empty the tables; a heartbeat in between sees only that its instance is dead."""
         for each in await store.inspect.list_instances():
             await store.instances.declare_dead(each.id, beat=None, started=None, reason="a test")
             await store.instances.prune(await store.inspect.now() + HOUR)

@@ -1,4 +1,4 @@
-"""Every moment becomes one job, whoever fires it, and nobody looks more often than there is something to see."""
+"""Every fire time becomes one job, whichever instance fires it, and the firer loads schedules only when it must."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ async def store(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
         yield store
 
 
-async def test_four_months_are_fired_day_by_day_at_the_local_hour_with_one_look_for_each(
+async def test_four_months_are_fired_day_by_day_at_the_local_hour_with_one_load_for_each(
     store: Store, clock: FakeClock
 ) -> None:
     nightly = make_schedule(tz="Europe/Berlin")
@@ -72,7 +72,7 @@ async def test_all_that_is_due_is_fired_in_batches(store: Store, clock: FakeCloc
     assert counted.calls["schedules.fire"] == 3
 
 
-async def test_a_moment_that_comes_sooner_than_expected_is_not_slept_through(store: Store, clock: FakeClock) -> None:
+async def test_a_fire_time_that_comes_sooner_than_expected_is_not_slept_through(store: Store, clock: FakeClock) -> None:
     me = make_firer(store, clock)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(me.run())
@@ -95,7 +95,7 @@ async def test_a_stepped_clock_of_the_store_is_noticed_at_the_next_beat(store: S
         running.cancel()
 
 
-async def test_whoever_does_not_lead_fires_only_what_is_overdue_by_a_second(store: Store, clock: FakeClock) -> None:
+async def test_a_follower_fires_only_what_is_overdue_by_a_second(store: Store, clock: FakeClock) -> None:
     moment = clock.now_us()
     await put_schedule(store, make_daily_schedule(moment), moment)
     counted = FaultyStore(store)
@@ -109,7 +109,7 @@ async def test_whoever_does_not_lead_fires_only_what_is_overdue_by_a_second(stor
     assert len(await list_jobs(store)) == 1
 
 
-async def test_whoever_does_not_lead_looks_for_nothing_while_the_leader_fires(store: Store, clock: FakeClock) -> None:
+async def test_a_follower_loads_nothing_while_the_leader_fires(store: Store, clock: FakeClock) -> None:
     counted = FaultyStore(store)
     me = make_firer(counted, clock, leading=False)  # type: ignore[arg-type]
     for _ in range(600):
@@ -120,7 +120,7 @@ async def test_whoever_does_not_lead_looks_for_nothing_while_the_leader_fires(st
     assert counted.calls["schedules.get_due"] == 0
 
 
-async def test_whoever_had_to_fire_for_the_leader_stands_in_until_somebody_else_fires(
+async def test_a_follower_that_fired_for_the_leader_stands_in_until_another_fires(
     store: Store, clock: FakeClock
 ) -> None:
     start = clock.now_us()
@@ -150,7 +150,7 @@ async def test_whoever_had_to_fire_for_the_leader_stands_in_until_somebody_else_
     assert len(await list_jobs(store)) == 12
 
 
-async def test_a_rule_that_cannot_be_read_is_told_once_and_holds_up_no_other(
+async def test_a_rule_that_cannot_be_read_is_logged_once_and_delays_no_other(
     store: Store, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     moment = clock.now_us()
@@ -183,7 +183,7 @@ async def test_fires_and_skips_are_events(store: Store, clock: FakeClock) -> Non
     assert [job.id for job in await list_jobs(store)] == [fired.job]
 
 
-async def test_a_short_interval_by_completion_is_looked_for_more_often_than_the_heart_beats(
+async def test_a_short_interval_by_completion_is_polled_more_often_than_heartbeats(
     store: Store, clock: FakeClock
 ) -> None:
     me = make_firer(store, clock)

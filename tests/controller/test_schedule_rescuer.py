@@ -79,7 +79,7 @@ def vanish(file: Path, job: str) -> None:
     db.close()
 
 
-async def test_whether_there_are_schedules_is_seen_by_looking(store: Store, clock: FakeClock) -> None:
+async def test_whether_there_are_schedules_is_known_after_a_load(store: Store, clock: FakeClock) -> None:
     me = make_firer(store, clock)
     await me.fire_due()
     seen = [me.has_schedules]

@@ -139,7 +139,7 @@ def test_a_signal_in_a_group_of_one_is_still_meant() -> None:
     assert from_exception(ExceptionGroup("two", [Snooze(5), ValueError()])).kind is ResultKind.RAISED
 
 
-def test_an_abort_that_nobody_asked_for_is_a_failure() -> None:
+def test_an_abort_that_was_not_requested_is_a_failure() -> None:
     assert from_exception(Aborted(AbortReason.LEASE_LOST)).kind is ResultKind.RAISED
     ending = from_exception(Aborted(AbortReason.LEASE_LOST), AbortReason.DRAINING)
     assert ending.reason is AbortReason.DRAINING

@@ -16,7 +16,7 @@ from typing import Any
 from drumbeat.core.job import Job, JobState
 from tests.apps import rude
 from tests.waiting import until
-from tests.worker.test_rude import POOLS, Stage
+from tests.worker.test_rude_handlers import POOLS, Stage
 
 IS_FULL = bool(os.environ.get("DRUMBEAT_FULL"))
 RUDE, GOOD, KILLERS = (1_000, 100_000, 5) if IS_FULL else (60, 3_000, 2)

@@ -47,7 +47,7 @@ def declarer(store: Store, clock: FakeClock, *schedules: NewSchedule, leading: b
 
 
 def forget_schedule(store: Store, name: str) -> None:
-    """As somebody else would, in the database itself."""
+    """Change it in the database itself."""
     with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as database, database:
         assert database.execute("DELETE FROM drumbeat_schedule WHERE name = ?", [name]).rowcount == 1
 
@@ -86,7 +86,7 @@ async def test_a_changed_rule_counts_from_now(store: Store, clock: FakeClock) ->
     assert found.next_at == first_fire_time(hourly, clock.now_us())
 
 
-async def test_a_change_of_anything_else_keeps_the_next_moment_even_if_it_is_overdue(
+async def test_a_change_of_anything_else_keeps_the_next_fire_time_even_if_it_is_overdue(
     store: Store, clock: FakeClock
 ) -> None:
     await declarer(store, clock, declared()).declare_all()
@@ -171,7 +171,7 @@ async def test_a_second_service_on_the_store_retires_nothing_of_the_first(store:
     assert (await known(store)).state is ScheduleState.ACTIVE
 
 
-async def test_whoever_comes_back_first_after_a_night_retires_nothing(store: Store, clock: FakeClock) -> None:
+async def test_the_first_instance_after_a_night_retires_nothing(store: Store, clock: FakeClock) -> None:
     await worker(store)
     await declarer(store, clock, declared("mine"), declared("yours")).declare_all()
     await clock.advance(8 * 3_600)
@@ -183,7 +183,7 @@ async def test_whoever_comes_back_first_after_a_night_retires_nothing(store: Sto
     assert (await known(store, "yours")).state is ScheduleState.ACTIVE
 
 
-async def test_whoever_does_not_lead_retires_nothing(store: Store, clock: FakeClock) -> None:
+async def test_a_follower_retires_nothing(store: Store, clock: FakeClock) -> None:
     await worker(store)
     await declarer(store, clock, declared()).declare_all()
     follower = declarer(store, clock)
@@ -193,7 +193,7 @@ async def test_whoever_does_not_lead_retires_nothing(store: Store, clock: FakeCl
     assert (await known(store)).state is ScheduleState.ACTIVE
 
 
-async def test_what_has_vanished_from_the_store_is_put_again_and_told_and_a_deleted_one_is_not(
+async def test_what_has_vanished_from_the_store_is_put_again_and_reported_and_a_deleted_one_is_not(
     store: Store, clock: FakeClock
 ) -> None:
     told: list[str] = []

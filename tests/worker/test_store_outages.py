@@ -29,7 +29,7 @@ HEART = {
     *("schedules.get", "schedules.put", "schedules.declare", "schedules.get_due", "schedules.fire"),
     *("schedules.advance_stalled", "schedules.retire_undeclared", "inspect.now"),
 }
-"""What is called beside the heart."""
+"""Calls on the heartbeat's loop."""
 LOOP = {
     *("jobs.report_and_claim", "jobs.save_progress", "jobs.list_running", "jobs.prune", "jobs.expire_blocked"),
     *(
@@ -42,7 +42,7 @@ LOOP = {
     ),
     *("instances.prune", "inspect.now", "inspect.list_instances", "rooms.take", "rooms.prune"),
 }
-"""What is called on the worker's own loop."""
+"""Calls on the worker's loop."""
 AT_TIMES = {
     *("locks.release", "instances.deregister", "instances.leave_rooms", "inspect.get_jobs"),
     *("stats.read_written", "stats.read_run_ends"),  # the counts of a dead instance, which are given up

@@ -232,7 +232,7 @@ async def test_a_store_that_is_away_is_waited_for(app: Drumbeat, store: Store) -
     assert calls == [1]
 
 
-async def test_an_async_call_is_told_of_the_stop_and_cancelled_a_moment_later(
+async def test_an_async_call_is_signalled_on_stop_and_cancelled_soon_after(
     app: Drumbeat, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(startup, "CANCEL_DELAY", 0.05)
@@ -259,7 +259,7 @@ async def test_an_async_call_is_told_of_the_stop_and_cancelled_a_moment_later(
     assert told == [AbortReason.DRAINING, "ended"]
 
 
-async def test_a_call_in_a_thread_is_told_of_the_stop_and_waited_for(app: Drumbeat, store: Store) -> None:
+async def test_a_call_in_a_thread_is_signalled_on_stop_and_waited_for(app: Drumbeat, store: Store) -> None:
     told: list[Any] = []
 
     @app.task
@@ -298,7 +298,7 @@ async def test_a_call_that_returns_although_it_should_stop_is_done(app: Drumbeat
     assert await store.schedules.claim_once(key, await worker(store)) is OnceState.DONE
 
 
-async def test_nobody_waits_for_a_retry_when_the_process_stops(app: Drumbeat, store: Store) -> None:
+async def test_a_retry_is_not_waited_for_when_the_process_stops(app: Drumbeat, store: Store) -> None:
     failed = asyncio.Event()
 
     @app.task(retries=5, backoff=Backoff(base=60, cap=60))
