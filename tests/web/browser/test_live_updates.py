@@ -19,7 +19,7 @@ class Program(Starlette):
     def __init__(self, app: Drumbeat) -> None:
         board = app.dashboard(access="open")
         super().__init__(routes=[Mount("/admin/jobs", board)])
-        self.parts = board.state
+        self.state = board.state  # type: ignore[assignment]
 
 
 async def keys(rows: Locator) -> list[str]:
