@@ -1,12 +1,12 @@
-"""Every customer is billed exactly once for every period, though nodes are killed all the time.
+"""Bills every customer exactly once for every period, although nodes are killed all the time.
 
     python billing.py          three nodes, one of them killed with kill -9 again and again, for 5 periods
     python billing.py 60       for 60 periods
 
-A period is a second here; in life it is a month, `@app.cron("0 6 1 * *", tz="Europe/Berlin")`. Its moment is fired once, by
-whichever node. The run stores one job for each customer in the transaction that ends it, and each of these writes its invoice
-in the transaction that ends it. No constraint keeps a second invoice out, and no handler looks whether there is one. Everything
-is in drumbeat.db in this folder, or in PostgreSQL: `export DRUMBEAT_URL=postgresql://... && drumbeat migrate`.
+A period is a second here; in practice it is a month, `@app.cron("0 6 1 * *", tz="Europe/Berlin")`. Each fires once, on any
+node. Its run enqueues one job for each customer in the transaction that completes it, and each of these writes its invoice in
+the transaction that completes it. No constraint prevents a second invoice, and no handler checks for one. Everything is in
+drumbeat.db in this folder, or in PostgreSQL: `export DRUMBEAT_URL=postgresql://... && drumbeat migrate`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from drumbeat import Drumbeat, current_job
 
 CUSTOMERS = range(10)
 
-# Impatient, because here nodes really die; and whoever is killed so often is not to blame for it.
+# Short intervals, because nodes really die here; and their jobs are not to blame for it.
 app = Drumbeat(name="billing", version="1", heartbeat=0.2, dead_after=1, poll=0.2, crash_limit=1000)
 
 
@@ -36,12 +36,12 @@ async def bill_everybody() -> None:
 
 @app.task(transactional=True, retries=100)
 async def bill(customer: int, period: int) -> None:
-    await asyncio.sleep(random.uniform(0, 0.1))  # what takes time comes before the transaction
+    await asyncio.sleep(random.uniform(0, 0.1))  # slow work belongs before the transaction
     async with current_job().transaction() as conn:
         await run(conn, "INSERT INTO invoice VALUES ($1, $2)", customer, period)
 
 
-async def story(periods: int) -> None:
+async def run_scenario(periods: int) -> None:
     async with connection() as conn:
         await run(conn, "DROP TABLE IF EXISTS invoice")
         await run(conn, "CREATE TABLE invoice (customer integer, period integer)")
@@ -57,7 +57,7 @@ async def story(periods: int) -> None:
                 victim.wait()
                 nodes.append(start_node())
                 killed += 1
-            await app.schedules.pause("bill_everybody", reason="the story ends")
+            await app.schedules.pause("bill_everybody", reason="the example ends")
             while await is_busy():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         finally:
@@ -65,10 +65,10 @@ async def story(periods: int) -> None:
                 node.terminate()
                 node.wait()
             await app.close()
-        await tell(conn, killed)
+        await report(conn, killed)
 
 
-async def tell(conn: Any, killed: int) -> None:
+async def report(conn: Any, killed: int) -> None:
     invoices = [tuple(row) for row in await run(conn, "SELECT period, customer FROM invoice")]
     periods = sorted({period for period, _ in invoices})
     wanted = [(period, customer) for period in range(periods[0], periods[-1] + 1) for customer in CUSTOMERS]
@@ -114,4 +114,4 @@ async def run(conn: Any, sql: str, *values: Any) -> Any:
 
 
 if __name__ == "__main__":
-    asyncio.run(story(periods=int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+    asyncio.run(run_scenario(periods=int(sys.argv[1]) if len(sys.argv) > 1 else 5))

@@ -1,10 +1,10 @@
 """Exactly one invoice for each order, however often workers are killed.
 
-    python billing_exactly_once.py          orders come in, workers are killed with kill -9 at random moments, 5 of them
+    python billing_exactly_once.py          orders come in, workers are killed with kill -9 at random times, 5 of them
     python billing_exactly_once.py 200      200 of them
 
-An order and the job that bills it are stored in one transaction; the invoice and the end of that job are, too. No constraint
-keeps a second invoice out, and no handler looks whether there is one. The jobs, orders and invoices are in drumbeat.db in this
+An order and the job that bills it are stored in one transaction, and so are the invoice and the completion of that job. No
+constraint prevents a second invoice, and no handler checks for one. The jobs, orders and invoices are in drumbeat.db in this
 folder, or in PostgreSQL: `export DRUMBEAT_URL=postgresql://... && drumbeat migrate`.
 """
 
@@ -19,16 +19,16 @@ from typing import Any
 
 from drumbeat import Drumbeat, current_job
 
-# Impatient, because here workers really die; and whoever is killed so often is not to blame for it.
+# Short intervals, because workers really die here; and their jobs are not to blame for it.
 app = Drumbeat(name="billing", heartbeat=0.2, dead_after=1, poll=0.2, crash_limit=1000)
 
 
 @app.task(transactional=True, retries=100)
 async def bill(order: int, cents: int) -> None:
-    await asyncio.sleep(random.uniform(0, 0.2))  # what takes time comes before the transaction
+    await asyncio.sleep(random.uniform(0, 0.2))  # slow work belongs before the transaction
     async with current_job().transaction() as conn:
         await run(conn, "INSERT INTO invoice VALUES ($1, $2)", order, cents)
-        await asyncio.sleep(random.uniform(0, 0.01))  # a good moment to be killed
+        await asyncio.sleep(random.uniform(0, 0.01))  # time to be killed in
 
 
 async def take_order(conn: Any, order: int, cents: int) -> None:
@@ -37,7 +37,7 @@ async def take_order(conn: Any, order: int, cents: int) -> None:
         await bill.using(conn=conn).enqueue(order, cents)
 
 
-async def story(kills: int) -> None:
+async def run_scenario(kills: int) -> None:
     async with connection() as conn:
         for table in ("customer_order (number integer)", "invoice (customer_order integer, cents integer)"):
             await run(conn, f"DROP TABLE IF EXISTS {table.split()[0]}")
@@ -74,7 +74,7 @@ def start_worker() -> "subprocess.Popen[bytes]":
 
 
 async def are_up(workers: "list[subprocess.Popen[bytes]]") -> bool:
-    """Whoever has not begun has nothing to lose."""
+    """Whether all workers run: only then does killing one test anything."""
     return {worker.pid for worker in workers} <= {instance.pid for instance in await app.instances.list()}
 
 
@@ -118,4 +118,4 @@ async def run(conn: Any, sql: str, *values: Any) -> Any:
 
 
 if __name__ == "__main__":
-    asyncio.run(story(kills=int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+    asyncio.run(run_scenario(kills=int(sys.argv[1]) if len(sys.argv) > 1 else 5))

@@ -1,9 +1,9 @@
 """The smallest program: one task.
 
     drumbeat run hello:app         in one terminal, from this folder: a worker, until Ctrl-C
-    python hello.py                in another: queue a job, wait for its result
+    python hello.py                in another: enqueue a job, wait for its result
 
-The jobs are in drumbeat.db in this folder, or wherever DRUMBEAT_URL says.
+The jobs are in drumbeat.db in this folder, or in the store of DRUMBEAT_URL.
 """
 
 from drumbeat import Drumbeat

@@ -2,10 +2,10 @@
 
     python maintenance.py                     runs them, until Ctrl-C; start it on as many machines as you like
     drumbeat schedules                        when each of them runs next
-    drumbeat schedules run-now reports        not waiting for it
-    drumbeat schedules history heartbeats     what became of each moment
+    drumbeat schedules run-now reports        runs it at once
+    drumbeat schedules history heartbeats     what became of each fire
 
-Each moment is run once, by one of the instances. Times of day are Berlin's, on the days when clocks change, too.
+Each fire is run once, by one of the instances. Times of day are those of Berlin, also when the clocks change.
 """
 
 from datetime import UTC, datetime
@@ -22,22 +22,22 @@ async def heartbeats() -> str:
 
 @app.every("1m", grid=True, catch_up="none")
 async def queue_lengths() -> str:
-    return "measured"  # a measurement that nobody took is not worth taking later
+    return "measured"  # a missed measurement is not worth taking later
 
 
 @app.every("5m", grid=True, jitter="30s")
 async def exchange_rates() -> str:
-    return "fetched"  # not all shops of the world at the same second
+    return "fetched"  # jitter: not all shops at the same second
 
 
 @app.every("10m", overlap="cancel", grid=True, timeout="9m")
 async def search_index() -> str:
-    return "rebuilt"  # a newer one makes the old one worthless
+    return "rebuilt"  # a newer run makes the old one worthless
 
 
 @app.cron("H * * * *", retries=5)
 async def abandoned_carts() -> str:
-    return "reminded"  # at a minute of its own
+    return "reminded"  # H: a minute chosen by the schedule's name
 
 
 @app.cron("0 9-17 * * MON-FRI", tz="Europe/Berlin")
@@ -52,16 +52,16 @@ def old_files() -> str:
 
 @app.cron("0 0 * * *", tz="Europe/Berlin", catch_up="all", overlap="queue")
 async def close_the_day() -> str:
-    return f"the day before {current_job().scheduled_for:%Y-%m-%d} is closed"  # every day, also those of an outage
+    return f"the day before {current_job().scheduled_for:%Y-%m-%d} is closed"  # every day, including those of an outage
 
 
 @app.cron("30 2 * * *", tz="Europe/Berlin", max_late="3h", timeout="1h")
 def backup() -> str:
-    return "made"  # rather not at all than in the morning
+    return "made"  # skipped rather than run in the morning
 
 
 @app.on_event(AttemptFailed)
-def tell(event: AttemptFailed) -> None:
+def report(event: AttemptFailed) -> None:
     print(f"{event.job.task} failed: {event.error.message}")
 
 

@@ -1,10 +1,10 @@
-"""The dashboard inside of a site of your own, under /admin/jobs, for the people whom the site knows: Starlette or FastAPI.
+"""The dashboard inside your own site, under /admin/jobs, for the users of the site: Starlette or FastAPI.
 
     python mounted.py                 a Starlette site on http://127.0.0.1:8000/
     python mounted.py fastapi         the same with FastAPI
     drumbeat run mounted:app          in another terminal: a worker
 
-Log in as ada (password ada, may do everything) or grace (password grace, may look). For Django see mounted_django.py.
+Log in as ada (password ada, admin) or grace (password grace, viewer). For Django see mounted_django.py.
 """
 
 import base64
@@ -39,7 +39,7 @@ async def greet(name: str) -> str:
 
 
 class NameAndPassword(AuthenticationBackend):
-    """How the site knows people: yours has sessions, a single sign-on, or whatever it is."""
+    """The site's own authentication; yours may use sessions or single sign-on."""
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser]:
         given = conn.headers.get("Authorization", "").removeprefix("Basic ")
@@ -60,14 +60,14 @@ LOGIN = Middleware(AuthenticationMiddleware, backend=NameAndPassword(), on_error
 
 
 def access(scope: Mapping[str, Any]) -> Caller:
-    """Who calls the dashboard, from what the site has found out; None would be somebody unknown."""
+    """The caller of the dashboard, as the site has authenticated it; None would be an unknown caller."""
     name = scope["user"].username
     return Caller(name=name, role=ROLES[name])
 
 
 @asynccontextmanager
 async def lifespan(_: Any) -> AsyncIterator[None]:
-    async with app:  # connections are given back when the site ends
+    async with app:  # closes connections when the site stops
         yield
 
 

@@ -1,4 +1,4 @@
-"""The dashboard inside of a Django site, under /jobs, for the staff of its admin.
+"""The dashboard inside a Django site, under /jobs, for the staff of its admin.
 
     python mounted_django.py                  the site on http://127.0.0.1:8000/jobs/
     drumbeat run mounted_django:app           in another terminal: a worker
@@ -60,7 +60,7 @@ if not settings.configured:
     )
     django.setup()
 
-from django.contrib import admin  # noqa: E402  (Django wants to be set up first)
+from django.contrib import admin  # noqa: E402  (Django must be set up first)
 from django.contrib.auth import get_user, get_user_model  # noqa: E402
 from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
 from django.urls import path  # noqa: E402
@@ -70,7 +70,7 @@ urlpatterns = [path("admin/", admin.site.urls)]
 
 @sync_to_async
 def access(scope: Mapping[str, Any]) -> Caller | None:
-    """Who calls the dashboard: the user of Django's session, if it is one of the staff."""
+    """The caller of the dashboard: the user of Django's session, if they are staff."""
     request = ASGIRequest(scope, io.BytesIO())
     request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     user = get_user(request)

@@ -1,4 +1,4 @@
-"""The life of some orders: retries, keys, unique jobs, a death and what follows it, progress, and work in bulk.
+"""Orders of a shop: retries, keys, unique jobs, a dead letter and its handler, progress, and batches.
 
     python orders.py
 
@@ -18,7 +18,7 @@ refunded = asyncio.Event()
 
 @app.task(queue="critical", retries=4, backoff=Backoff(base=0.1, cap=1), timeout=10)
 async def charge(order: int, amount: Decimal, card: str) -> str:
-    """The bank is slow to answer; a card that was stolen is not worth another try."""
+    """A slow bank is retried; a stolen card is not."""
     if card == "stolen":
         raise SkipRetry("the card was reported stolen")
     if current_job().attempt < 3:
@@ -28,7 +28,7 @@ async def charge(order: int, amount: Decimal, card: str) -> str:
 
 @charge.on_dead
 async def cancel_order(job: Job, error: JobError) -> None:
-    """A job of its own, stored in the step that makes the other one dead: it is never forgotten."""
+    """A separate job, enqueued in the transaction that makes the other one dead: it is never lost."""
     print(f"{job.task} {job.args} is a dead letter: {error.message}")
     refunded.set()
 
@@ -42,12 +42,12 @@ async def ship(order: int) -> None:
 
 @app.task
 async def remind(order: int) -> None:
-    """Of a payment that is missing; cancelled when the payment comes."""
+    """Reminds of a missing payment; cancelled when the payment arrives."""
 
 
 @app.task(batch=100)
 async def record(calls: list[Call[str]]) -> None:
-    """Many calls, one write: as a database or a broker likes it."""
+    """Many calls in one write, which databases and brokers do faster."""
     print(f"recorded {len(calls)} lines at once")
 
 
@@ -83,9 +83,9 @@ async def main() -> None:
     async with app, asyncio.TaskGroup() as group:
         worker = group.create_task(app.serve(), name="worker")
         await story()
-        worker.cancel()  # it lets running jobs end
+        worker.cancel()  # drains: running jobs end
 
 
 if __name__ == "__main__":
-    logging.getLogger("drumbeat").setLevel(logging.CRITICAL)  # this program tells its story itself
+    logging.getLogger("drumbeat").setLevel(logging.CRITICAL)  # this program prints its own output
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A price pipeline of four workers: a sweep every 3 seconds, one at a time, two calls at a time, whoever is killed.
+"""A price pipeline of four workers: a sweep every 3 seconds, one at a time, at most two calls at a time, despite kills.
 
     python price_pipeline.py          for ten seconds, while workers are killed with kill -9, one every two seconds
     python price_pipeline.py 60       for a minute
@@ -21,14 +21,14 @@ from pathlib import Path
 
 from drumbeat import Drumbeat
 
-# Impatient, because here workers really die: one that is silent for 1.5 s is dead, and its locks are free after a second.
+# Short intervals, because workers really die here: one is declared dead after 1.5 s, and its locks expire after a second.
 app = Drumbeat(name="prices", heartbeat=0.3, dead_after=1.5, leader_lease=1.5, lock_lease=1, lock_renew=0.3)
 LOG = Path("price_pipeline.log")
 TICKERS = ("ABB", "BMW", "DHL", "EON", "SAP")
 EVERY = 3
 
 
-# A sweep that died with its worker is not run again: the next one comes in 3 seconds.
+# A sweep that died with its worker is not retried: the next one starts within 3 seconds.
 @app.every(EVERY, grid=True)
 @app.task(retries=0, on_crash="dead")
 async def sweep() -> None:
@@ -37,7 +37,7 @@ async def sweep() -> None:
         async with asyncio.TaskGroup() as group:
             for ticker in TICKERS:
                 group.create_task(price(ticker))
-        lock.check()  # whoever stores prices gives lock.token to the database, too
+        lock.check()  # code that stores prices also passes lock.token to the database
         note("sweep ends")
 
 
@@ -55,7 +55,7 @@ async def price(ticker: str) -> float:
 
 
 def note(event: str, pid: int = 0) -> None:
-    """One line, appended in one write: nothing is lost when a process is killed."""
+    """Append one line in one write: nothing is lost when a process is killed."""
     with LOG.open("ab", buffering=0) as log:
         log.write(f"{time.monotonic_ns()} {pid or os.getpid()} {event}\n".encode())
 
@@ -91,7 +91,7 @@ def start() -> "subprocess.Popen[bytes]":
 
 
 async def ask_for_prices() -> None:
-    """People who want quotes all the time, and now and then a sweep of their own."""
+    """Users who request quotes all the time, and now and then a sweep."""
     while True:
         await quote.enqueue(random.choice(TICKERS))
         if random.random() < 0.05:
@@ -100,7 +100,7 @@ async def ask_for_prices() -> None:
 
 
 def check(killed: int, fires: list[float]) -> None:
-    """Walk through everything that happened, in its order."""
+    """Check the journal in order."""
     under_way: dict[str, Counter[int]] = {"sweep": Counter(), "call": Counter()}
     most, count = Counter[str](), Counter[str]()
     for line in sorted(LOG.read_text().splitlines(), key=lambda line: int(line.split()[0])):
@@ -115,8 +115,8 @@ def check(killed: int, fires: list[float]) -> None:
         else:
             under_way[event][int(pid)] -= 1
     print(f"{count['sweep']} sweeps, {count['call']} calls, {killed} workers killed")
-    print(f"at the same moment: at most {most['sweep']} sweep, at most {most['call']} calls")
-    print(f"{len(fires)} moments of the schedule, on a grid of {EVERY} s, each once")
+    print(f"at the same time: at most {most['sweep']} sweep, at most {most['call']} calls")
+    print(f"{len(fires)} fires of the schedule, on a grid of {EVERY} s, each once")
     if most["sweep"] > 1 or most["call"] > 2:
         raise SystemExit("the locks did not hold")
     if len(set(fires)) < len(fires) or any(fire % EVERY for fire in fires):

@@ -57,7 +57,7 @@ async def story(count: int) -> None:
 
 
 async def plan(count: int, instant: datetime) -> list[str]:
-    """All for the same instant; the ids of the jobs."""
+    """Enqueue all for the same instant; returns the ids of the jobs."""
     ids: list[str] = []
     for start in range(0, count, CHUNK):
         chunk = range(start, min(count, start + CHUNK))
@@ -67,7 +67,7 @@ async def plan(count: int, instant: datetime) -> list[str]:
 
 
 async def cancel(ids: list[str]) -> int:
-    """A tenth: the first half of it by their keys, the other by their ids; either way many in one step."""
+    """Cancel a tenth: half of it by key, half by id, many in one call."""
     half = len(ids) // 2
     answer = await app.cancel(task=remind, keys=[f"order:{number}" for number in range(0, half, 10)])
     cancelled = answer.cancelled
@@ -84,7 +84,7 @@ def start_dispatchers() -> "subprocess.Popen[bytes]":
 
 
 async def read(broker: "redis.asyncio.Redis") -> Counter[str]:
-    """How often each id is in the stream."""
+    """How often each id occurs in the stream."""
     sent: Counter[str] = Counter()
     last = "-"
     while page := await broker.xrange(STREAM, last, count=10_000):

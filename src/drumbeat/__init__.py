@@ -1,4 +1,4 @@
-"""Background jobs on SQLite, PostgreSQL or Redis. What is named here is the public face; the rest may change."""
+"""Background jobs on SQLite, PostgreSQL or Redis. The names here are the public API; everything else may change."""
 
 from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat

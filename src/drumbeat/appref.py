@@ -1,7 +1,6 @@
-"""Finding a program's Drumbeat object by `module:attr`: for commands, and for processes that must make it anew.
+"""Finds a program's Drumbeat object by `module:attr`, for commands and for child processes, which import it again.
 
-Importing a module is running the user's code, so everything that can go wrong there is told in one line that names the
-module. This module does not know what a Drumbeat is made of, nor who uses it.
+Importing a module runs user code, so every failure there is reported in one line that names the module.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
 
 AppRef = NewType("AppRef", str)
-"""`module:attr`; in text that a person wrote also `module` alone."""
+"""`module:attr`; users may also write `module` alone."""
 
 MAIN = "__main__"
 _LIBRARY = os.path.dirname(os.__file__)
@@ -33,22 +32,22 @@ _importing = 0
 
 
 def is_importing() -> bool:
-    """Whether a program is being imported to find its app: then it must not start to run."""
+    """Whether a program is being imported to find its app: then `app.run()` does nothing."""
     return _importing > 0
 
 
 def needs_main(ref: str) -> bool:
-    """Whether the app is in the script that was started, which a child process must run again to have it."""
+    """Whether the app is in the main script, which a child process must run again."""
     return _split_ref(ref)[0] == MAIN
 
 
 def load(ref: str, *, prepare: Callable[[], None] | None = None) -> Drumbeat:
-    """The app of this name, with all modules imported that register its tasks.
+    """The app with this reference, after importing all modules that register its tasks.
 
     In a spawned process `prepare` makes the parent's script known as `__main__`, if that is where the app is.
 
     Raises:
-        ConfigError: there is none, in one line; an error of the program's own is its cause.
+        ConfigError: there is none, in one line; an error of the program itself is its cause.
     """
     module_name, attr = _split_ref(ref)
     if prepare is not None and module_name == MAIN:
@@ -62,17 +61,17 @@ def load(ref: str, *, prepare: Callable[[], None] | None = None) -> Drumbeat:
 
 
 def to_flags(settings: Settings) -> dict[str, Any]:
-    """What another process must be told as flags, so that the same app goes by the same settings there; JSON values."""
+    """Flags (JSON values) that give the same app the same settings in another process."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
     flags = {name: values[name] for name in NAMES if values[name] is not None}
     return flags if "drain" in flags else flags | {"drain": FOREVER}
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module of the user's, from the current folder or wherever Python finds it.
+    """Import a user module, from the current folder or Python's path.
 
     Raises:
-        ConfigError: it is not there, or fails.
+        ConfigError: it is missing, or fails.
     """
     _add_to_path(os.getcwd())
     with _report_import_errors(name):
@@ -80,18 +79,18 @@ def import_module(name: str) -> ModuleType:
 
 
 def find_ref(app: object) -> AppRef | None:
-    """Where a child process will find this app: None if no module has it under a name of its own.
+    """The reference by which a child process finds this app; None if no module has it as a variable.
 
-    The program that was started comes first: it has imported everything that registers tasks.
+    The main module comes first: it has imported everything that registers tasks.
     """
     main = sys.modules.get(MAIN)
-    # What was typed into a prompt cannot be run again. (Python knows the main module by more than one name.)
-    places = {} if main is None or not _is_file(main) else {_main_module_name(main): main}
-    places |= {name: module for name, module in sys.modules.items() if module is not main}
-    for name, module in places.items():
+    # An interactive session cannot be imported again. (Python knows the main module by more than one name.)
+    modules = {} if main is None or not _is_file(main) else {_main_module_name(main): main}
+    modules |= {name: module for name, module in sys.modules.items() if module is not main}
+    for name, module in modules.items():
         if not isinstance(module, ModuleType):
             continue
-        # Not by getattr, which may import what is loaded lazily.
+        # Not with getattr, which may trigger lazy imports.
         names: dict[str, object] = object.__getattribute__(module, "__dict__")
         for attr, value in names.copy().items():
             if value is app and attr.isidentifier():
@@ -105,7 +104,7 @@ def _is_file(module: ModuleType) -> bool:
 
 
 def _main_module_name(main: ModuleType) -> str:
-    """`python -m shop.jobs` is a module with a name of its own, though it is known as `__main__`."""
+    """The real name of a module that runs as `__main__`, as with `python -m shop.jobs`."""
     return MAIN if main.__spec__ is None else main.__spec__.name
 
 
@@ -126,7 +125,7 @@ def _add_to_path(folder: str) -> None:
 
 @contextmanager
 def _report_import_errors(name: str) -> Iterator[None]:
-    """Import this module in the body; what goes wrong is told in one line."""
+    """Report errors of an import in the body as a ConfigError of one line."""
     global _importing
     _importing += 1
     try:
@@ -147,14 +146,14 @@ def _missing_module_message(name: str, missing: str) -> str:
 
 
 def _import_error(name: str, error: BaseException) -> ConfigError:
-    """The module's own error, with the place in the user's code where it happened."""
+    """The module's own error, with its location in user code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_machinery(frame.filename)]
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    location = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
-        place = f" ({error.filename}:{error.lineno})"
+        location = f" ({error.filename}:{error.lineno})"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
     text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
-    return ConfigError(f"module {name!r} cannot be imported: {kind}{text}{place}", "app")
+    return ConfigError(f"module {name!r} cannot be imported: {kind}{text}{location}", "app")
 
 
 def _is_import_machinery(file: str) -> bool:
@@ -162,7 +161,7 @@ def _is_import_machinery(file: str) -> bool:
 
 
 def _drumbeat_class() -> type[Drumbeat]:
-    # By name: this module stands below the app, because workers use it in the processes that they start.
+    # Imported by name: this module lies below the app, because workers use it in their child processes.
     kind: type[Drumbeat] = importlib.import_module("drumbeat.app").Drumbeat
     return kind
 
@@ -176,13 +175,13 @@ def _find_named_app(module: ModuleType, attr: str) -> Drumbeat:
     found: object = module
     for piece in attr.split("."):
         if not hasattr(found, piece):
-            there = _format_app_names(_apps_of(module))
-            raise ConfigError(f"module {module.__name__!r} has no {attr!r}; {there}", "app")
+            available = _format_app_names(_apps_of(module))
+            raise ConfigError(f"module {module.__name__!r} has no {attr!r}; {available}", "app")
         found = getattr(found, piece)
     if not isinstance(found, _drumbeat_class()):
-        there = _format_app_names(_apps_of(module))
+        available = _format_app_names(_apps_of(module))
         raise ConfigError(
-            f"{attr!r} in module {module.__name__!r} is {type(found).__name__}, not a Drumbeat; {there}", "app"
+            f"{attr!r} in module {module.__name__!r} is {type(found).__name__}, not a Drumbeat; {available}", "app"
         )
     return found
 

@@ -4,9 +4,7 @@ A RunningJob is made for each run and set in a context variable, which threads o
 store: the worker carries progress and aborts; completions go through a `Completer`.
 """
 
-import asyncio
-import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +16,7 @@ from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
 from drumbeat.ids import JobId
+from drumbeat.reason_signal import ReasonSignal
 
 
 class AbortReason(StrEnum):
@@ -38,72 +37,19 @@ class Aborted(BaseException):
         self.reason = reason
 
 
-class AbortSignal:
-    """Whether a running job (or a start-up call, or a room's handler) should stop, and for which reason.
+class AbortSignal(ReasonSignal[AbortReason]):
+    """Whether a running job, start-up call or room handler should stop, and why. Set by the worker, read in any thread."""
 
-    Set by the worker, read by handlers on any thread."""
-
-    __slots__ = ("_callbacks", "_condition", "reason")
-
-    def __init__(self) -> None:
-        self.reason: AbortReason | None = None
-        self._condition: threading.Condition | None = None
-        self._callbacks: tuple[Callable[[], None], ...] = ()
-
-    def is_set(self) -> bool:
-        return self.reason is not None
-
-    def set(self, reason: AbortReason) -> None:
-        """The first reason stays, except that any other replaces DRAINING, which is only a request."""
-        if self.reason is None or self.reason is AbortReason.DRAINING:
-            self.reason = reason
-        with _signals_mutex:
-            condition, callbacks, self._callbacks = self._condition, self._callbacks, ()
-        if condition is not None:
-            with condition:
-                condition.notify_all()
-        for callback in callbacks:
-            callback()
+    __slots__ = ()
 
     def check(self) -> None:
         """Raise if this code should stop."""
-        if self.reason is not None:
-            raise Aborted(self.reason)
+        if self._reason is not None:
+            raise Aborted(self._reason)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the job should stop; False after `timeout` seconds. Not for code on an event loop."""
-        with _signals_mutex:
-            if self._condition is None:
-                self._condition = threading.Condition()
-        with self._condition:
-            self._condition.wait_for(self.is_set, timeout)
-        return self.is_set()
-
-    def __await__(self) -> Generator[Any, None, AbortReason]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> AbortReason:
-        if self.reason is None:
-            loop = asyncio.get_running_loop()
-            woken = loop.create_future()
-
-            def finish() -> None:
-                if not woken.done():
-                    woken.set_result(None)
-
-            def wake() -> None:
-                loop.call_soon_threadsafe(finish)
-
-            with _signals_mutex:
-                self._callbacks += (wake,)
-            if self.reason is not None:  # set between the check and the registration
-                wake()
-            await woken
-        assert self.reason is not None
-        return self.reason
-
-
-_signals_mutex = threading.Lock()  # guards the lazy parts of every AbortSignal; held for a few instructions only
+    def _is_replaceable(self) -> bool:
+        # Draining is only a request: a reason that ends the attempt replaces it.
+        return self._reason is AbortReason.DRAINING
 
 
 class Completion(StrEnum):

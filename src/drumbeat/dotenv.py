@@ -1,4 +1,4 @@
-"""Reading `.env` files: KEY=value lines, quotes, comments and `export`, and nothing else.
+"""A parser of `.env` files: KEY=value lines, quotes, comments and `export`, and nothing else.
 
 No interpolation, no multi-line values, and the process's own environment is never changed.
 """
@@ -16,7 +16,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read(path: Path) -> dict[str, str]:
-    """The variables of a file; none when there is no such file."""
+    """The variables of a file; none if it does not exist."""
     try:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -26,7 +26,7 @@ def read(path: Path) -> dict[str, str]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # The line itself may hold a password: only its place is told.
+        # The line may contain a password: only its number is shown.
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path} cannot be read: it is not UTF-8 (line {line})") from None
     return parse(text, source=str(path))
@@ -42,16 +42,16 @@ def parse(text: str, *, source: str = ".env") -> dict[str, str]:
         match = _LINE.fullmatch(line)
         value = None if match is None else _parse_value(match[2])
         if match is None or value is None:
-            # The line itself may hold a password: only its place is told.
+            # The line may contain a password: only its number is shown.
             raise ConfigError(f"{source} line {number} is not of the form KEY=value")
         found[match[1]] = value
     return found
 
 
 def _parse_value(text: str) -> str | None:
-    """What stands right of the `=`; None if a quote is not closed."""
+    """The value right of the `=`; None if a quote is not closed."""
     if not text.startswith(("'", '"')):
-        # A comment needs a blank before it, so that a URL may hold a `#`.
+        # A comment needs a space before it, so that a URL may contain a `#`.
         return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
     match = _QUOTED.fullmatch(text)
     if match is None:

@@ -1,29 +1,29 @@
-"""Every exception Drumbeat raises on purpose, and nothing else.
+"""All exceptions of Drumbeat.
 
 DrumbeatError
 +-- ConfigError                 which setting, what it was, what it may be
 +-- InvalidArguments            at enqueue: which argument, why
 +-- UnknownTask                 no task of this name is registered here
 +-- UniqueConflict              a replay would make a second live job of one key
-+-- SharesNotTaken              workers died before they took their shares of a fan_out, and there is nobody else
-+-- StartFailed                 a start-up task failed for good: the process must not work
++-- SharesNotTaken              workers died before they took their shares of a fan_out, and no other is left
++-- StartFailed                 a start-up task failed for good: the process must not run jobs
 +-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
 +-- StoreError
-|   +-- StoreUnavailable        try again; services do, with back-off
-|   |   `-- StoreFull           it answers, and has no space for this now
+|   +-- StoreUnavailable        retry; services do, with backoff
+|   |   `-- StoreFull           it answers, but has no space left
 |   +-- StoreLost
 |   +-- SchemaOutOfDate         run `drumbeat migrate`
 |   +-- NotTransactional        this engine has no transactions that a job can share
 |   +-- ClaimLost               a completion was refused: the job is no longer this worker's
 |   `-- TransactionTooLong      it kept every other writer waiting
 +-- JobNotFound  JobExpired  NotInJob
-+-- JobError                    raised to whoever waits for a result
++-- JobError                    raised by `result()`
 |   +-- JobFailed  JobCancelled  JobTimedOut  ResultNotKept
 `-- LockError
     +-- LockTimeout  LockLost  LockReentered
 
-Each carries its facts as attributes and writes its own message. What task code raises to steer its own retries
-(`SkipRetry`, `RetryLater`, `Snooze`) are signals, not errors: they live in `retry.py`.
+Each has its facts as attributes and formats its own message. `SkipRetry`, `RetryLater` and `Snooze`, which task code raises to
+control its own retries, are signals, not errors: see `retry.py`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DrumbeatError(Exception):
     """The root of all errors of this library."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception would call the class with the finished message; our constructors take facts. Errors travel from
-        # process pools to their parents, so they must survive pickle.
+        # Errors are pickled between processes. Exception would call the class with the message; these constructors take
+        # facts.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -57,7 +57,7 @@ class ConfigError(DrumbeatError):
 
 
 class InvalidArguments(DrumbeatError):
-    """What was given at enqueue cannot be queued; nothing was stored."""
+    """The arguments or options of a call are not acceptable; nothing was stored."""
 
     def __init__(self, problem: str, argument: str | None = None) -> None:
         super().__init__(problem)
@@ -77,7 +77,7 @@ class UnknownTask(DrumbeatError):
 
 
 class StartFailed(DrumbeatError):
-    """A start-up task failed, and no retry is left, or a lifespan did: the process ends before its first claim."""
+    """A start-up task failed without a retry left, or a lifespan failed: the process ends before its first claim."""
 
     def __init__(self, task: str, problem: str, *, is_lifespan: bool = False) -> None:
         super().__init__(
@@ -88,7 +88,7 @@ class StartFailed(DrumbeatError):
 
 
 class SharesNotTaken(DrumbeatError):
-    """Shares of a `fan_out` were taken by no worker: theirs died, and no other one is in the room. The others were taken."""
+    """Some shares of a `fan_out` were not taken: their workers died, and no other is in the room."""
 
     def __init__(self, room: str, not_taken: int, sent: int) -> None:
         super().__init__(
@@ -130,22 +130,22 @@ class StoreError(DrumbeatError):
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer, or not in time; whether the call took effect may be unknown. Try again."""
+    """The store did not answer, or not in time; whether the call took effect may be unknown. Retry."""
 
 
 class StoreFull(StoreUnavailable):
-    """The store has no room left: a full disk, or a memory limit. Nothing was stored; try again when there is room.
+    """The store has no space left: a full disk, or a memory limit. Nothing was stored; retry when there is space.
 
-    It is a kind of StoreUnavailable, so that whatever waits for a store that is away also waits for one that is full.
+    A StoreUnavailable, so that whatever waits for an unavailable store also waits for a full one.
     """
 
 
 class StoreLost(StoreError):
-    """The store is not the one that was there before: deleted, replaced, or gone back in time."""
+    """The store is not the same as before: deleted, replaced, or restored from a backup."""
 
 
 class SchemaOutOfDate(StoreError):
-    """This code and the store's schema are too far apart to work together."""
+    """This version of Drumbeat cannot use the store's schema."""
 
     def __init__(self, *, found: int, known: int) -> None:
         if found < known:
@@ -161,7 +161,7 @@ class SchemaOutOfDate(StoreError):
 
 
 class NotTransactional(StoreError):
-    """This engine cannot finish or enqueue a job inside the caller's own transaction."""
+    """This engine cannot complete or enqueue a job inside the caller's own transaction."""
 
     def __init__(self, engine: str) -> None:
         super().__init__(
@@ -171,7 +171,7 @@ class NotTransactional(StoreError):
 
 
 class ClaimLost(StoreError):
-    """A job was not completed, and nothing of the transaction around it happened: the claim is not current any more."""
+    """A job was not completed and its transaction was refused: the claim is no longer current."""
 
     def __init__(self, id: str, token: int, *, completed: bool = False) -> None:
         if completed:
@@ -182,11 +182,11 @@ class ClaimLost(StoreError):
         self.id = id
         self.token = token
         self.completed = completed
-        """It was this very claim that completed it, in an earlier transaction or earlier in this one."""
+        """This claim has completed it before, in an earlier transaction or earlier in this one."""
 
 
 class TransactionTooLong(StoreError):
-    """A handler's transaction was open for so long that it was rolled back: all other writers wait for it."""
+    """A handler's transaction exceeded its time limit and was rolled back: all other writers wait for it."""
 
     def __init__(self, limit: float) -> None:
         super().__init__(
@@ -205,7 +205,7 @@ class JobNotFound(DrumbeatError):
 
 
 class JobExpired(DrumbeatError):
-    """The job is so old that its history may have been pruned."""
+    """The job is older than the retention of history, and is no longer in the store."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"job {id} is no longer known: history of that age has been pruned")
@@ -213,7 +213,7 @@ class JobExpired(DrumbeatError):
 
 
 class NotInJob(DrumbeatError):
-    """`current_job()` or `abort_signal()` was called by code that no worker is running."""
+    """`current_job()` or `abort_signal()` was called outside a handler."""
 
     def __init__(self, called: str = "current_job()") -> None:
         super().__init__(f"no job is running here: {called} works only inside a handler that a worker called")
@@ -237,7 +237,7 @@ class JobError(DrumbeatError):
 
 
 class JobFailed(JobError):
-    """The job used up its retries, or was given up at once; it is a dead letter."""
+    """The job has no retries left, or skipped them; it is a dead letter."""
 
 
 class JobCancelled(JobError):
@@ -248,21 +248,21 @@ class JobCancelled(JobError):
 
 
 class JobTimedOut(JobError):
-    """The job's last attempt ran longer than its time-out; it is a dead letter."""
+    """The job's last attempt exceeded its timeout; it is a dead letter."""
 
     def _describe_end(self, type: str, message: str) -> str:
         return f"timed out: {message}" if message else "timed out"
 
 
 class ResultNotKept(JobError):
-    """The job succeeded, but what it returned could not be stored."""
+    """The job succeeded, but its result could not be stored."""
 
     def _describe_end(self, type: str, message: str) -> str:
         return f"succeeded, but its result was not kept: {message}"
 
 
 class LockError(DrumbeatError):
-    """A distributed lock was not got, or not kept."""
+    """A lock was not acquired, or was lost."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"lock {name!r} {problem}")
@@ -270,7 +270,7 @@ class LockError(DrumbeatError):
 
 
 class LockTimeout(LockError):
-    """The turn did not come in the time that the caller would wait."""
+    """The lock was not granted within the caller's timeout."""
 
     def __init__(self, name: str, waited: float) -> None:
         super().__init__(name, f"was not free within {waited:g} s")
@@ -278,7 +278,7 @@ class LockTimeout(LockError):
 
 
 class LockLost(LockError):
-    """The lock's lease ended while it was held: somebody else may hold it now."""
+    """The lock's lease ended while it was held: another holder may have it now."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, f"was lost: {reason}")
@@ -286,7 +286,7 @@ class LockLost(LockError):
 
 
 class LockReentered(LockError):
-    """The same task or thread would wait for itself."""
+    """The same task or thread already holds the lock, and would wait for itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "is held by this very task or thread, which would wait for itself: enter it once")

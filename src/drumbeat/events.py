@@ -1,8 +1,8 @@
-"""What happened, as typed records, and the hub that tells whoever wants to know.
+"""Events as typed records, and the hub that delivers them to subscribers.
 
-Parts emit; log lines, metrics, error trackers, the dashboard and tests subscribe. An event is built only when somebody
-listens (`if events.wanted(JobStarted): events.emit(JobStarted(...))`), and no subscriber can harm what it is told of.
-This module decides nothing and stores nothing.
+The parts of a worker emit; logging, metrics, error trackers and tests subscribe. On hot paths an event is built only if it has
+subscribers (`if events.has_subscribers(JobStarted): events.emit(JobStarted(...))`). A failing subscriber does not affect the
+emitter.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The root of all events; whoever subscribes to it hears everything."""
+    """The base of all events; a subscriber of it gets all of them."""
 
     instance: InstanceId
-    """The instance that tells."""
+    """The instance that emits it."""
 
 
 class JobStarted(Event, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
 
 
 class JobFinished(Event, frozen=True, kw_only=True):
-    """A job reached its end, and the store has it."""
+    """A job has ended, and the store has recorded it."""
 
     job: ClaimedJob
     state: JobState
@@ -52,7 +52,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 
     job: ClaimedJob
     attempt: int
-    """Which one it was; the first is 1."""
+    """The number of the attempt, from 1."""
     error: Failure
     dead: bool
     """No retry is left: the job is a dead letter now."""
@@ -61,7 +61,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 
 
 class JobsDone(Event, frozen=True, kw_only=True):
-    """How much was done in the last stretch: told about once a second while there is work, never when idle."""
+    """Counts of the last interval: emitted about once a second while there is work, never when idle."""
 
     succeeded: int
     failed: int
@@ -69,11 +69,11 @@ class JobsDone(Event, frozen=True, kw_only=True):
     dead: int
     cancelled: int
     seconds: float
-    """How long the stretch was."""
+    """The length of the interval."""
 
 
 class ResultRefused(Event, frozen=True, kw_only=True):
-    """The store refused what this instance said of a job: its claim was no longer current."""
+    """The store refused the outcome that this instance reported for a job: its claim was no longer current."""
 
     id: JobId
     token: int
@@ -81,13 +81,13 @@ class ResultRefused(Event, frozen=True, kw_only=True):
 
 
 class LeaseLost(Event, frozen=True, kw_only=True):
-    """This instance was declared dead by others; its running handlers are aborted."""
+    """Another instance declared this one dead; its running handlers are aborted."""
 
     running: int
 
 
 class StoreDown(Event, frozen=True, kw_only=True):
-    """The store stopped answering. Told once for each outage."""
+    """The store stopped answering. Emitted once for each outage."""
 
     url: str
     reason: str
@@ -98,26 +98,26 @@ class StoreUp(Event, frozen=True, kw_only=True):
 
     url: str
     after: float
-    """Seconds without it."""
+    """The length of the outage in seconds."""
 
 
 class StoreEmptied(Event, frozen=True, kw_only=True):
-    """The store has no trace of this instance any more: it was emptied or replaced while this instance ran.
+    """The store no longer has this instance: it was emptied or replaced while the instance ran.
 
-    Everything in it is gone: jobs, schedules that people made, pauses, locks, history. What code declares is put again."""
+    Everything in it is gone: jobs, schedules of operators, pauses, locks, history. Schedules declared in code are restored."""
 
     url: str
 
 
 class StoreOutOfSpace(Event, frozen=True, kw_only=True):
-    """The store answers, but has no space for what was to be written. Told once, until it has."""
+    """The store answers, but has no space left. Emitted once, until it has space again."""
 
     url: str
     reason: str
 
 
 class StoreHasSpace(Event, frozen=True, kw_only=True):
-    """The store takes again what it had no space for."""
+    """The store has space again."""
 
     url: str
     after: float
@@ -125,17 +125,17 @@ class StoreHasSpace(Event, frozen=True, kw_only=True):
 
 
 class LoopBlocked(Event, frozen=True, kw_only=True):
-    """Something kept the event loop from turning."""
+    """The event loop was blocked."""
 
     seconds: float
     tasks: tuple[str, ...]
-    """The tasks whose handlers were on the loop at that time."""
+    """The tasks whose handlers were running on the loop."""
     where: str = ""
-    """The line that it stood at, where that is known."""
+    """The line of code that blocked it, if known."""
 
 
 class ThreadAbandoned(Event, frozen=True, kw_only=True):
-    """A `def` handler would not end in time. Its thread was replaced, and goes on by itself until it ends."""
+    """A `def` handler did not end in time. Its thread was replaced, and goes on until it ends."""
 
     id: JobId
     task: str
@@ -144,7 +144,7 @@ class ThreadAbandoned(Event, frozen=True, kw_only=True):
 
 
 class RoomFailed(Event, frozen=True, kw_only=True):
-    """A handler of a room failed, timed out, or could not be called. Nobody tries it again."""
+    """A handler of a room failed, timed out, or could not be called. It is not retried."""
 
     room: str
     message: str
@@ -153,18 +153,18 @@ class RoomFailed(Event, frozen=True, kw_only=True):
     failed: int
     """How many calls of this room have failed in this process so far."""
     exception: BaseException | None = None
-    """What the handler raised, for log records and error trackers; it is kept nowhere."""
+    """What the handler raised, for log records and error trackers; it is not stored."""
 
 
 class InstanceDied(Event, frozen=True, kw_only=True):
-    """This instance found another one dead, and its jobs were freed."""
+    """This instance declared another one dead, and released its jobs."""
 
     dead: InstanceId
     jobs: DeadInstanceReport
 
 
 class LeaderChanged(Event, frozen=True, kw_only=True):
-    """Another instance leads the controllers now, or this one does. Told by every controller that hears of it."""
+    """The leader has changed. Emitted by every controller that notices it."""
 
     leader: InstanceId
     term: int
@@ -172,42 +172,42 @@ class LeaderChanged(Event, frozen=True, kw_only=True):
 
 
 class ScheduleFired(Event, frozen=True, kw_only=True):
-    """A moment of a schedule has come, and its job is in the store."""
+    """A schedule fired, and its job is in the store."""
 
     schedule: str
     at: int
-    """The moment, in microseconds since 1970 UTC."""
+    """The fire time, in microseconds since 1970 UTC."""
     job: JobId
     late: float
-    """Seconds from the moment (with its jitter) to the look that found it due."""
+    """Seconds from the fire time (with its jitter) to the check that found it due."""
 
 
 class ScheduleSkipped(Event, frozen=True, kw_only=True):
-    """Moments of a schedule passed without a job; the store has it on record."""
+    """Fire times of a schedule were skipped; the store has recorded it."""
 
     schedule: str
     first: int
     last: int
-    """Moments, in microseconds since 1970 UTC."""
+    """Fire times, in microseconds since 1970 UTC."""
     count: int
     reason: str
 
 
 class ScheduleRestored(Event, frozen=True, kw_only=True):
-    """A schedule that this program declares had vanished from the store, and was put there again."""
+    """A schedule that this program declares was missing from the store, and was restored."""
 
     schedule: str
 
 
 E = TypeVar("E", bound=Event)
 Subscriber = Callable[[E], object]
-"""Called with the event; if it is `async def`, the worker runs what it returns beside the jobs."""
+"""Called with the event; if it is `async def`, the worker runs its coroutine beside the jobs."""
 Spawn = Callable[[Coroutine[Any, Any, object]], None]
-"""Starts a coroutine in the worker's own group. It may be called from any thread."""
+"""Starts a coroutine in the worker's task group. It may be called in any thread."""
 
 
 class Events:
-    """Who wants to hear of what. Subscribing is for the time before a worker starts; emitting is for any thread."""
+    """The subscribers of each event class. Subscribe before a worker starts; emit in any thread."""
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber[Any]]] = {}
@@ -215,7 +215,7 @@ class Events:
         self._restore: Callable[[], None] = lambda: None
 
     def subscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
-        """Call `subscriber` with every event of this kind, and of the kinds derived from it."""
+        """Call `subscriber` with every event of this class and its subclasses."""
         for each in _walk_subclasses(kind):
             self._subscribers.setdefault(each, []).append(subscriber)
 
@@ -228,13 +228,13 @@ class Events:
                 del self._subscribers[each]
 
     def has_subscribers(self, kind: type[Event]) -> bool:
-        """Whether anybody listens: ask before building an event on a hot path."""
+        """Check this before building an event on a hot path."""
         return kind in self._subscribers
 
     def emit(self, event: Event) -> None:
-        """Tell all subscribers, in the order of their subscription."""
+        """Call all subscribers, in the order of their subscription."""
         for subscriber in tuple(self._subscribers.get(type(event), ())):
-            # A subscriber is the user's code: whatever it raises, the job that it was told of must not notice.
+            # A subscriber is user code: whatever it raises must not affect the emitter.
             try:
                 answer = subscriber(event)
             except BaseException as error:
@@ -246,7 +246,7 @@ class Events:
 
     @contextmanager
     def spawn_with(self, spawn: Spawn, restore: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """For so long, async subscribers run by this means; `mend` is called after each, to put back what it has changed."""
+        """In the body, start async subscribers by `spawn`; call `restore` after each subscriber, to undo its changes."""
         before = self._spawn, self._restore
         self._spawn, self._restore = spawn, restore
         try:
@@ -275,14 +275,14 @@ async def _run_guarded(
         if task is not None and task.cancelling():
             raise  # the worker ends
         _log_failure(subscriber, event, error)
-    except BaseException as error:  # the user's code, as in `emit`
+    except BaseException as error:  # user code, as in `emit`
         _log_failure(subscriber, event, error)
     finally:
         restore()
 
 
 def _log_failure(subscriber: Subscriber[Any], event: Event, error: BaseException) -> None:
-    with suppress(BaseException):  # the error's own text, and what the program does with log records, are its code too
+    with suppress(BaseException):  # the error's text and log handlers are user code as well
         facts = {"subscriber": _subscriber_name(subscriber), "event": type(event).__name__}
         log.error("subscriber failed", exc_info=error, extra=facts)
 

@@ -1,12 +1,12 @@
-"""Ids of jobs and instances, made by whoever needs one.
+"""Ids of jobs and instances.
 
-A job's id is a UUIDv7 in text. The client makes it, so that an enqueue repeated after a lost answer is the same job:
+A job's id is a UUIDv7 in text. The client makes it, so that an enqueue repeated after a lost answer adds the same job:
 
     tttttttt-tttt-7rrr-vrrr-cccccccccccc      t  milliseconds since 1970     7, v  version and variant
                                               r  random                      c     counter from a random start
 
 Ids made in one process sort in the order they were made, also within a millisecond and when the wall clock steps back.
-This is one of two modules that may read the system's clock: an id is no promise about time, only nearly its order.
+This is one of two modules that may read the system's clock: the time in an id is only approximate.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import threading
 import time
 from typing import NewType
 
+from drumbeat.fork import reset_in_child
+
 JobId = NewType("JobId", str)
 InstanceId = NewType("InstanceId", str)
 
@@ -24,7 +26,7 @@ _JOB_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 
 
 class _IdGenerator:
-    """The state behind a run of ids: the millisecond, its random prefix, and the counter under it."""
+    """The current millisecond, its random prefix and its counter."""
 
     def __init__(self, *, may_go_back: bool) -> None:
         self.lock = threading.Lock()
@@ -51,64 +53,58 @@ class _IdGenerator:
         self._counter = noise & 0x7FFF_FFFF_FFFF
 
     def reset_after_fork(self) -> None:
-        """Start anew in a forked child: the parent goes on with the old state, and another thread may hold the lock."""
+        """The parent goes on with the old state, and another of its threads may hold the lock."""
         self.lock = threading.Lock()
         self._ms = -1
 
 
 _system_generator = _IdGenerator(may_go_back=False)
-# A caller that brings its own time (a test's clock) gets exactly that, and must not push later ids into the future.
+# For callers with a time of their own (a test clock): ids have exactly that time, and do not move later ids forward.
 _explicit_generator = _IdGenerator(may_go_back=True)
 
-
-def _reset_after_fork() -> None:
-    _system_generator.reset_after_fork()
-    _explicit_generator.reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+reset_in_child(_system_generator)
+reset_in_child(_explicit_generator)
 
 
 def new_job_id(now_us: int | None = None) -> JobId:
     """A new id, later in sort order than every one made before it in this process."""
     if now_us is not None:
         return new_job_ids(1, now_us)[0]
-    # Written out, not by `reserve` and JobId(): half the time, and every enqueue comes by here.
-    maker = _system_generator
-    with maker.lock:
+    # Inlined instead of `reserve` and JobId(): takes half the time, on the path of every enqueue.
+    generator = _system_generator
+    with generator.lock:
         ms = time.time_ns() // 1_000_000
-        if ms > maker._ms:
-            maker._start_millisecond(ms)
-        counter = maker._counter
-        maker._counter = counter + 1
-        prefix = maker._prefix
+        if ms > generator._ms:
+            generator._start_millisecond(ms)
+        counter = generator._counter
+        generator._counter = counter + 1
+        prefix = generator._prefix
     return f"{prefix}{counter:012x}"  # type: ignore[return-value]
 
 
 def new_job_ids(count: int, now_us: int | None = None) -> list[JobId]:
     """Many new ids at once, in order: 0.2 µs each."""
-    maker = _system_generator if now_us is None else _explicit_generator
-    with maker.lock:
+    generator = _system_generator if now_us is None else _explicit_generator
+    with generator.lock:
         ms = time.time_ns() // 1_000_000 if now_us is None else now_us // 1_000
-        prefix, first = maker.reserve(ms, count)
+        prefix, first = generator.reserve(ms, count)
     return [f"{prefix}{counter:012x}" for counter in range(first, first + count)]  # type: ignore[misc]
 
 
 def is_job_id(text: str) -> bool:
-    """Whether this is the text of a job's id, in the one form that we write."""
+    """Whether this is a job id in canonical form."""
     return _JOB_ID.fullmatch(text) is not None
 
 
 def created_us(id: JobId) -> int:
-    """When the id was made, by its maker's clock: microseconds, exact to the millisecond."""
+    """When the id was made, by the clock of that process: microseconds, exact to the millisecond."""
     if not is_job_id(id):
         raise ValueError(f"not a job id: {id[:60]!r}")
     return int(id[:8] + id[9:13], 16) * 1_000
 
 
 def pack_id(id: JobId) -> bytes:
-    """The 16 bytes of an id; they sort as the texts do. ValueError for what is no UUID."""
+    """The 16 bytes of an id, in the same sort order. ValueError if it is no UUID."""
     raw = bytes.fromhex(id.replace("-", ""))
     if len(raw) != 16:
         raise ValueError(f"not a job id: {id[:60]!r}")

@@ -19,7 +19,8 @@ from drumbeat.events import Events
 from drumbeat.locks import GlobalLock, LeaseKeeper, LockClient, LockOptions, parse_options
 from drumbeat.outbox import MESSAGE_RETENTION, Outbox
 from drumbeat.redaction import mask_url
-from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings, check_setting_names, load
+from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
+from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.tasks import Registry, Room, Task

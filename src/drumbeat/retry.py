@@ -1,7 +1,7 @@
-"""How long retries wait, and the signals by which task code steers its own job.
+"""The delays of retries, and the signals by which task code controls its own job.
 
 A signal ends the attempt in a chosen way and is not an error. The delay before the n-th retry is random between 0 and
-min(cap, base * 2**n). What becomes of the job is decided in `worker/result.py`.
+min(cap, base * 2**n). `worker/result.py` turns signals into outcomes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from drumbeat.durations import Duration, format_duration, microseconds
+from drumbeat.durations import Duration, format_length, microseconds
 from drumbeat.errors import ConfigError
 
 
 class Signal(Exception):
-    """The root of what task code raises to steer its own job; caught by the runner only."""
+    """The base of the signals; only the runner catches them."""
 
     message: str = ""
 
@@ -25,7 +25,7 @@ class Signal(Exception):
 
 
 class SkipRetry(Signal):
-    """Give the job up at once: it becomes a dead letter, whatever retries are left."""
+    """Make the job a dead letter at once, whatever retries are left."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
@@ -33,12 +33,12 @@ class SkipRetry(Signal):
 
 
 class RetryLater(Signal):
-    """This attempt failed, and is charged; if a retry is left, run it after this delay instead of the back-off's."""
+    """This attempt failed and is charged; if a retry is left, run it after this delay instead of the backoff's."""
 
     def __init__(self, delay: Duration, message: str = "") -> None:
         super().__init__(delay, message)
         self.delay_us = microseconds(delay, name="RetryLater.delay")
-        self.message = message or f"retry in {format_duration(self.delay_us)}"
+        self.message = message or f"retry in {format_length(self.delay_us)}"
 
 
 class Snooze(Signal):
@@ -47,20 +47,20 @@ class Snooze(Signal):
     def __init__(self, delay: Duration) -> None:
         super().__init__(delay)
         self.delay_us = microseconds(delay, name="Snooze.delay")
-        self.message = f"snoozed for {format_duration(self.delay_us)}"
+        self.message = f"snoozed for {format_length(self.delay_us)}"
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How the delays between retries grow: doubled each time, with full jitter."""
+    """The delays between retries: doubled each time, with full jitter."""
 
     base: Duration = 1
-    """The unit that is doubled.
+    """The first delay.
 
     Default: 1 second.
     """
 
     cap: Duration = 30
-    """What no delay exceeds.
+    """The maximum delay.
 
     Default: 30 seconds.
     """
@@ -70,7 +70,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         cap_us = microseconds(self.cap, name="Backoff.cap")
         if cap_us < base_us:
             raise ConfigError(
-                f"Backoff.cap must not be less than Backoff.base, but {format_duration(cap_us)} is less than {format_duration(base_us)}",
+                "Backoff.cap must not be less than Backoff.base, "
+                f"but {format_length(cap_us)} is less than {format_length(base_us)}",
                 "Backoff.cap",
             )
         # Kept as seconds, so that Backoff(base="1s") equals Backoff(base=1).
@@ -78,7 +79,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "cap", cap_us / 1_000_000)
 
     def delay_us(self, n: int, random: Callable[[], float] = random.random) -> int:
-        """The delay before the n-th retry; `random` gives numbers from 0 up to but not including 1."""
+        """The delay before the n-th retry; `random` returns numbers in [0, 1)."""
         if n < 0:
             raise ValueError(f"there is no retry number {n}")
         base_us = microseconds(self.base, name="Backoff.base")

@@ -1,7 +1,7 @@
-"""How the value of each setting is read, from text or from code: what it may be, and what is said where it is not.
+"""A parser for the value of each setting, from text or from code.
 
-Each reader gives the value as `settings.Settings` holds it. A ValueError says what it must be; the caller adds which setting it
-is and where it came from. Nothing here reads the environment.
+Each returns the value as `settings.Settings` holds it. A ValueError says what the value must be; the caller adds the setting's
+name and origin. Nothing here reads the environment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROLES = ("both", "worker", "controller")
 WEB_ROLES = ("viewer", "operator", "admin")
 FOREVER = "forever"
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
-"""The highest payload_limit. Whoever reads goes by this one: a job may come from a program with a higher limit."""
+"""The maximum of payload_limit, and the limit for decoding: a job may come from a program with a higher payload_limit."""
 
 
 def default_weight(queue: str) -> int:
@@ -43,14 +43,14 @@ def parse_url(value: object) -> str:
         raise ValueError("a URL such as sqlite:///jobs.db")
     scheme, mark, rest = text.partition("://")
     if not mark:
-        # Without its scheme a URL may still hold a password: it is not repeated.
+        # The value is not quoted: without its scheme a URL may still hold a password.
         raise ConfigError("this is no URL; write sqlite:///jobs.db for a file")
     if scheme != "sqlite" or not rest.startswith("/") or rest.startswith("//"):
         return text
     path, question, query = rest[1:].partition("?")
     if not path or path.startswith((":", "~")):
         return text
-    # The path stands percent-encoded in a URL; the current folder does not.
+    # The path in a URL is percent-encoded; the current folder is not.
     return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
 
 
@@ -96,23 +96,23 @@ def parse_bool(value: object) -> bool:
 
 
 def int_between(minimum: int, maximum: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
+    def parse(value: object) -> int:
         text = str(value).strip()
         if isinstance(value, bool) or not text.isdecimal() or not minimum <= int(text) <= maximum:
             raise ValueError(f"a whole number from {minimum} to {maximum}")
         return int(text)
 
-    return read
+    return parse
 
 
 def duration_at_least(minimum: float) -> Callable[[object], float]:
-    def read(value: object) -> float:
+    def parse(value: object) -> float:
         length = seconds(value, name="it")  # type: ignore[arg-type]
         if length < minimum:
             raise ValueError(f"at least {minimum:g} s")
         return length
 
-    return read
+    return parse
 
 
 def parse_drain(value: object) -> float | None:
@@ -127,7 +127,7 @@ def parse_address(value: object) -> str:
 
 
 def parse_tokens(value: object) -> tuple[str, ...]:
-    """`name:role:sha256:hash` of each. What is refused is not repeated: it may be a secret."""
+    """`name:role:sha256:hash` of each. Errors do not quote the value: it may be a secret."""
     return tuple(dict.fromkeys(parse_token(part) for part in split_list(value)))
 
 
@@ -171,7 +171,7 @@ def parse_header(value: object) -> str | None:
 
 
 def parse_role_or_header(value: object) -> str:
-    # Admin is the role, too, and not a header that callers could send.
+    # "Admin" is the role, not a header that callers could send.
     return str(value).lower() if str(value).lower() in WEB_ROLES else parse_header(value) or "viewer"
 
 
@@ -183,12 +183,12 @@ def split_list(value: object) -> list[str]:
 
 
 def one_of(*words: str) -> Callable[[object], str]:
-    def read(value: object) -> str:
+    def parse(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in words:
             raise ValueError(" or ".join(words))
         return value.lower()
 
-    return read
+    return parse
 
 
 PARSERS: dict[str, Callable[[object], object]] = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import WrongContext
+from .fork import reset_in_child
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,9 +102,7 @@ _parent_loops: list[asyncio.AbstractEventLoop | None] = []
 """The parent's loops, kept alive so that a forked child closes nothing that the parent still uses."""
 
 SYNC_LOOP = SyncLoop()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SYNC_LOOP.reset_after_fork)
+reset_in_child(SYNC_LOOP)
 
 
 def to_sync(name: str, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -73,7 +73,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_argument(
     assert await app.jobs.list() == []
 
 
-async def test_a_task_that_nobody_has_is_unknown_and_a_near_one_is_named(app: Drumbeat, charge: Charge) -> None:
+async def test_an_unknown_task_is_refused_and_the_closest_name_given(app: Drumbeat, charge: Charge) -> None:
     await making.worker(await app._internals.store(), tasks={"refund": "abc"})
     with pytest.raises(UnknownTask, match="did you mean 'refund'"):
         await app.jobs.enqueue("refnud")
@@ -159,7 +159,7 @@ async def test_the_last_live_job_of_a_queue_that_no_worker_takes_can_be_cancelle
         assert await app.jobs.list(state="pending") == []
 
 
-async def test_an_act_on_a_queue_that_nobody_has_is_a_slip(app: Drumbeat, charge: Charge) -> None:
+async def test_an_action_on_an_unknown_queue_is_refused(app: Drumbeat, charge: Charge) -> None:
     with pytest.raises(InvalidArguments, match="known are critical"):
         await app.jobs.bulk("cancel", queue="crtical")
 

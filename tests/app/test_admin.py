@@ -71,7 +71,7 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "message"),
     [
         ({"state": "gone"}, "pending, running, succeeded, dead, cancelled"),
         ({"state": "odd"}, "there is no state 'odd': use pending, .*, ready, retrying, waiting"),
@@ -91,9 +91,9 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
     ],
 )
 async def test_a_filter_that_means_nothing_is_refused_with_what_would(
-    app: Drumbeat, charge: Charge, wanted: dict[str, Any], told: str
+    app: Drumbeat, charge: Charge, wanted: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((InvalidArguments, UnknownTask), match=told):
+    with pytest.raises((InvalidArguments, UnknownTask), match=message):
         await app.jobs.list(**wanted)
 
 

@@ -46,7 +46,7 @@ async def test_an_act_is_on_record_while_it_is_done_and_after(app: Drumbeat) -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (InvalidArguments("there is no queue 'mail'", "queue"), "refused"),
         (ValueError("boom\0"), "failed: ValueError: boom\\x00"),
@@ -55,7 +55,7 @@ async def test_an_act_is_on_record_while_it_is_done_and_after(app: Drumbeat) -> 
     ],
     ids=["refused", "failed", "store", "cancelled"],
 )
-async def test_what_is_raised_goes_on_and_is_on_record(app: Drumbeat, error: BaseException, told: str) -> None:
+async def test_what_is_raised_goes_on_and_is_on_record(app: Drumbeat, error: BaseException, message: str) -> None:
     async def act_in_vain() -> None:
         async with app.audit.act(**ADA) as act:
             act.touched = 2
@@ -65,7 +65,7 @@ async def test_what_is_raised_goes_on_and_is_on_record(app: Drumbeat, error: Bas
         await act_in_vain()
     assert caught.value is error
     found = await only(app)
-    assert (found.touched, found.outcome) == (2, told)
+    assert (found.touched, found.outcome) == (2, message)
 
 
 async def test_what_cannot_be_put_on_record_is_not_done(app: Drumbeat) -> None:
@@ -128,7 +128,7 @@ async def test_a_list_that_means_nothing_is_refused(app: Drumbeat, wanted: dict[
 
 
 @pytest.mark.parametrize("id", ["nonsense", "01a1df41-b512-7f91-b79d-2750073b197a"])
-async def test_an_act_that_is_not_on_record_is_told(app: Drumbeat, id: str) -> None:
+async def test_an_unknown_entry_is_refused(app: Drumbeat, id: str) -> None:
     with pytest.raises(InvalidArguments, match="there is no act"):
         await app.audit.show(id)
 

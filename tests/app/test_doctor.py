@@ -97,7 +97,7 @@ async def test_a_queue_that_lags_is_a_warning(app: Drumbeat, store: Store) -> No
     assert (found.level, found.value) == (HealthLevel.WARN, "1 job ready, the oldest for 1h")
 
 
-async def test_a_task_that_no_worker_knows_is_bad_and_the_nearest_name_is_told(app: Drumbeat, store: Store) -> None:
+async def test_a_task_that_no_worker_knows_is_bad_and_the_closest_name_given(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     await making.add(store, making.new_job("gret"), making.new_job("gret", delay=HOUR))
     found = (await examined(app))["task gret"]
@@ -121,7 +121,7 @@ async def test_an_overdue_schedule_is_bad(app: Drumbeat, store: Store) -> None:
     assert (found.level, found.value) == (HealthLevel.BAD, "its fire time was 1h ago, and it has not fired")
 
 
-async def test_schedules_without_a_controller_are_told(app: Drumbeat, store: Store) -> None:
+async def test_schedules_without_a_controller_are_reported(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() + HOUR)
     assert (await examined(app))["controllers"].level is HealthLevel.WARN
@@ -153,7 +153,7 @@ async def test_a_line_before_a_full_rate_window_does_move(app: Drumbeat, store: 
     assert (await examined(app))["locks"].level is HealthLevel.OK
 
 
-async def test_a_silent_instance_and_its_running_jobs_are_told(app: Drumbeat, store: Store) -> None:
+async def test_a_silent_instance_and_its_running_jobs_are_reported(app: Drumbeat, store: Store) -> None:
     worker = await making.worker(store)
     job = await making.claimed_one(store, worker)
     app.configure({"heartbeat": 0.05, "dead_after": 0.5})
@@ -169,7 +169,7 @@ async def test_a_silent_instance_and_its_running_jobs_are_told(app: Drumbeat, st
     assert (await examined(app))["running jobs"].level is HealthLevel.WARN  # somebody lives who will free it
 
 
-async def test_an_instance_whose_late_results_were_refused_is_told(app: Drumbeat, store: Store) -> None:
+async def test_an_instance_whose_late_results_were_refused_is_reported(app: Drumbeat, store: Store) -> None:
     worker = await making.worker(store)
     job = await making.claimed_one(store, worker)
     for _ in range(2):

@@ -68,7 +68,7 @@ async def enter(store: Store, lock: str, what: str, **options: Any) -> Any:
     return await store.locks.acquire(NewTicket(lock=lock, what=what, **facts))
 
 
-async def test_a_job_before_its_moment_is_not_due(app: Drumbeat, store: Store) -> None:
+async def test_a_job_before_its_run_time_is_not_due(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     run_at = await store.inspect.now() + HOUR
     id = await added(store, run_at=run_at)
@@ -178,7 +178,7 @@ async def test_no_worker_takes_the_queue(app: Drumbeat, store: Store) -> None:
     assert reason.facts == {"queue": "default", "workers": 1, "taken": "critical, low"}
 
 
-async def test_no_worker_knows_the_task_and_the_nearest_name_is_told(app: Drumbeat, store: Store) -> None:
+async def test_no_worker_knows_the_task_and_the_closest_name_is_given(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     reason = await only(app, await added(store, task="gret"))
     assert (reason.kind, reason.facts["nearest"]) == (ReasonKind.NO_WORKER_FOR_TASK, "greet")
@@ -192,7 +192,7 @@ async def test_who_knows_the_task_may_take_other_queues_only(app: Drumbeat, stor
     assert (reason.kind, reason.facts["known_on"]) == (ReasonKind.NO_WORKER_FOR_TASK, "low")
 
 
-async def test_a_parked_job_waits_until_somebody_knows_its_task(app: Drumbeat, store: Store) -> None:
+async def test_a_blocked_job_waits_until_a_worker_knows_its_task(app: Drumbeat, store: Store) -> None:
     id = await parked(store, blocked_on_task("greet"))
     await making.worker(store, tasks={"other": "s1"})
     found = await app.jobs.explain(id)
@@ -259,7 +259,7 @@ async def test_a_job_long_ready_for_no_reason_points_to_the_log(app: Drumbeat, s
     assert "though it has been ready for 1h" in (await only(app, id)).text
 
 
-async def test_all_reasons_are_told_the_nearest_first(app: Drumbeat, store: Store) -> None:
+async def test_all_reasons_are_given_the_decisive_one_first(app: Drumbeat, store: Store) -> None:
     id = await added(store, delay=HOUR)
     await store.jobs.pause_queue("default", by="ada", reason="")
     assert await kinds(app, id) == ["not_due", "queue_paused", "no_worker"]

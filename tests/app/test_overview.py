@@ -42,13 +42,13 @@ async def test_the_leader_is_shown(app: Drumbeat) -> None:
 
 async def test_the_facts_of_the_store_are_shown(app: Drumbeat) -> None:
     # How large the store is may change between two looks, what it is does not.
-    def told(facts: Sequence[HealthCheck]) -> list[tuple[str, HealthLevel]]:
+    def levels(facts: Sequence[HealthCheck]) -> list[tuple[str, HealthLevel]]:
         return [(each.name, each.level) for each in facts]
 
     found = await app.system.facts()
     assert found[0] == (await (await app._internals.store()).inspect.check_health())[0]
-    assert told(found) == told(await (await app._internals.store()).inspect.check_health())
-    assert told(found) == told(await asyncio.to_thread(app.sync.system.facts))
+    assert levels(found) == levels(await (await app._internals.store()).inspect.check_health())
+    assert levels(found) == levels(await asyncio.to_thread(app.sync.system.facts))
 
 
 async def test_the_second_store_has_facts_of_its_own(app_url: str, tmp_path: Path) -> None:

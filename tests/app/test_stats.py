@@ -20,11 +20,11 @@ async def counted(
 ) -> datetime:
     """Put one run into each resolution, in the stretch of so many seconds ago; when the one of 10 s began."""
     store = await app._internals.store()
-    moment = (now or await store.inspect.now()) - ago * SECOND
+    at = (now or await store.inspect.now()) - ago * SECOND
     rows = [
         Rollup(
             resolution=resolution,
-            at=moment // resolution * resolution if resolution else 0,
+            at=at // resolution * resolution if resolution else 0,
             queue=queue,
             task=task,
             succeeded=1,

@@ -269,9 +269,9 @@ def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place:
     id = on(place, letters)[0]
     assert document("dead", "replay", id, "--dry-run")["ids"] == [id]
     shown("dead", "discard", id)
-    told = "is no dead letter any more: somebody has discarded it"
-    assert told in read_refusal(invoke("dead", "replay", id, "--dry-run"))
-    assert told in read_refusal(invoke("dead", "replay", id))
+    message = "is no dead letter any more: somebody has discarded it"
+    assert message in read_refusal(invoke("dead", "replay", id, "--dry-run"))
+    assert message in read_refusal(invoke("dead", "replay", id))
 
 
 def test_dead_letters_may_be_chosen_by_when_they_were_made(place: str) -> None:

@@ -73,7 +73,7 @@ def test_text_is_read_by_the_type_of_its_parameter(pair: str, value: object) -> 
 
 
 @pytest.mark.parametrize(
-    ("pair", "told"),
+    ("pair", "message"),
     [
         ("customer=forty", "argument 'customer' must be int, not 'forty'"),
         ("paid=yes", "argument 'paid' must be bool, not 'yes'"),
@@ -82,10 +82,10 @@ def test_text_is_read_by_the_type_of_its_parameter(pair: str, value: object) -> 
         ("colour=blue", "argument 'colour' must be Colour, not 'blue'"),
     ],
 )
-def test_a_wrong_value_names_its_argument(pair: str, told: str) -> None:
+def test_a_wrong_value_names_its_argument(pair: str, message: str) -> None:
     with pytest.raises(BadInput) as refused:
         read(pair)
-    assert told in refused.value.message
+    assert message in refused.value.message
 
 
 @pytest.mark.parametrize("pair", ["customer", "=1", "1a=2", "a b=1"])

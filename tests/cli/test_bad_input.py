@@ -18,8 +18,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_module(tmp_path: Path) -> None:
-    told = read_refusal(call("run", "nowhere:app", folder=tmp_path))
-    assert "there is no module 'nowhere' in" in told
+    message = read_refusal(call("run", "nowhere:app", folder=tmp_path))
+    assert "there is no module 'nowhere' in" in message
 
 
 def test_a_module_with_an_error_of_its_own_names_the_place(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_no_app_where_one_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("nonsense", "write sqlite:///jobs.db"),
         ("mysql://x/y", "is not a store: use sqlite:///"),
@@ -57,9 +57,9 @@ def test_no_app_where_one_is_needed() -> None:
         ("sqlite:///.", "is a folder: name a file in it"),
     ],
 )
-def test_a_wrong_url(url: str, told: str) -> None:
-    assert told in read_refusal(invoke("jobs", "list", "--url", url))
-    assert told in read_refusal(invoke("migrate", url))
+def test_a_wrong_url(url: str, message: str) -> None:
+    assert message in read_refusal(invoke("jobs", "list", "--url", url))
+    assert message in read_refusal(invoke("migrate", url))
 
 
 def test_a_wrong_url_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (
             ["jobs", "list", "--state", "odd"],
@@ -130,16 +130,18 @@ def test_a_newer_schema_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
         (["jobs", "--namespace", "1a"], "namespace"),
     ],
 )
-def test_words_that_mean_nothing(words: list[str], told: str) -> None:
-    assert told in read_refusal(invoke(*words))
+def test_words_that_mean_nothing(words: list[str], message: str) -> None:
+    assert message in read_refusal(invoke(*words))
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_worker_on_a_wrong_store_says_just_that(tmp_path: Path, processes: str) -> None:
     (tmp_path / "program.py").write_text("from drumbeat import Drumbeat\napp = Drumbeat()\n")
     (tmp_path / "novel.txt").write_text("This is a novel, not a database. " * 100)
-    for url, told in [("sqlite:///novel.txt", "not a SQLite database"), ("sqlite:///no/such.db", "does not exist")]:
-        assert told in read_refusal(call("run", "program:app", "--url", url, "--processes", processes, folder=tmp_path))
+    for url, message in [("sqlite:///novel.txt", "not a SQLite database"), ("sqlite:///no/such.db", "does not exist")]:
+        assert message in read_refusal(
+            call("run", "program:app", "--url", url, "--processes", processes, folder=tmp_path)
+        )
 
 
 def test_a_wrong_line_in_env_is_named(tmp_path: Path) -> None:
@@ -184,8 +186,8 @@ def test_arguments_that_are_no_text(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["URL", "QUEUES", "APP", "NAMESPACE", "DASHBOARD_TOKENS"])
 def test_settings_that_are_no_text(tmp_path: Path, name: str) -> None:
-    told = read_refusal(call("jobs", folder=tmp_path, env={f"DRUMBEAT_{name}": NOT_TEXT}))
-    assert told == f"setting {name.lower()} (environment DRUMBEAT_{name}) is not UTF-8: write it in UTF-8"
+    message = read_refusal(call("jobs", folder=tmp_path, env={f"DRUMBEAT_{name}": NOT_TEXT}))
+    assert message == f"setting {name.lower()} (environment DRUMBEAT_{name}) is not UTF-8: write it in UTF-8"
 
 
 def test_a_settings_file_that_is_no_text(tmp_path: Path) -> None:

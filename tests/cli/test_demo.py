@@ -127,7 +127,7 @@ def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, 
         address = ADDRESS.findall(shown)[0]
         assert len(httpx.get(f"{address}api/v1/instances").json()["items"]) == 2
         demo.press("\x03")
-        demo.wait_for("Ending: the workers leave")
+        demo.wait_for("Stopping the workers")
         assert demo.wait_exit_code() == 0, demo.seen[-2000:]
     assert left_behind(short_folder) == []
 

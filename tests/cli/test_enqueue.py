@@ -34,7 +34,7 @@ def test_a_job_is_stored_as_the_signature_types_it(shop: Path) -> None:
     assert again == {"id": queued["id"], "created": False}
 
 
-def test_a_job_may_be_due_at_a_moment(shop: Path) -> None:
+def test_a_job_may_be_due_at_a_given_time(shop: Path) -> None:
     queued = json.loads(
         call("enqueue", "charge", "customer=1", "--at", "2031-01-01T01:00+01:00", *APP, folder=shop).stdout
     )
@@ -52,7 +52,7 @@ def test_for_people_the_id_is_all_that_is_printed(shop: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["charge"], "argument 'customer' is missing"),
         (["charge", "customer=many"], "argument 'customer' must be int, not 'many'"),
@@ -65,10 +65,10 @@ def test_for_people_the_id_is_all_that_is_printed(shop: Path) -> None:
     ],
 )
 def test_what_cannot_be_queued_is_refused_by_name_and_nothing_is_stored(
-    shop: Path, words: list[str], told: str
+    shop: Path, words: list[str], message: str
 ) -> None:
     before = call("jobs", "--json", folder=shop).stdout
-    assert told in read_refusal(call("enqueue", *words, "--app", "shop:app", folder=shop))
+    assert message in read_refusal(call("enqueue", *words, "--app", "shop:app", folder=shop))
     assert call("jobs", "--json", folder=shop).stdout == before
 
 

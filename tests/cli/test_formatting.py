@@ -85,11 +85,11 @@ def test_a_message_of_several_lines_becomes_one() -> None:
         (timedelta(seconds=-1.7), "1s ago"),
     ],
 )
-def test_how_far_a_moment_is(offset: timedelta, shown: str) -> None:
+def test_how_far_a_timestamp_is_from_now(offset: timedelta, shown: str) -> None:
     assert formatting.format_ago(NOW + offset, NOW) == shown
 
 
-def test_a_moment_of_today_has_no_date_and_one_of_another_day_has() -> None:
+def test_a_timestamp_of_today_has_no_date_and_one_of_another_day_has() -> None:
     assert formatting.format_timestamp(NOW - timedelta(minutes=5), NOW) == "09:25:00 (5m ago)"
     assert formatting.format_timestamp(NOW - timedelta(days=1), NOW) == "2026-11-14 09:30 (1d ago)"
 

@@ -71,7 +71,7 @@ def test_a_release_needs_a_reason_and_is_shown_at_the_lock(url: str) -> None:
     }
 
 
-def test_nothing_to_release_is_told_and_an_unknown_lock_refused(url: str) -> None:
+def test_nothing_to_release_is_reported_and_an_unknown_lock_refused(url: str) -> None:
     result = invoke("locks", "release", "sweep", "--ticket", "unknown", "--reason", "stuck")
     assert (result.exit_code, "there is no such ticket" in result.stderr) == (1, True)
     assert "there is no lock 'nothing'" in read_refusal(invoke("locks", "show", "nothing"))

@@ -3,9 +3,9 @@
 import pytest
 
 from drumbeat.cli.job_view import JOB_COLUMNS
-from drumbeat.cli.output import COLUMN_GAP, ELASTIC_WIDTH, MIN_ELASTIC_WIDTH, Columns
+from drumbeat.cli.output import COLUMN_GAP, ELASTIC_WIDTH, MIN_ELASTIC_WIDTH, TableColumns
 
-COLUMNS = Columns(
+COLUMNS = TableColumns(
     names=("id", "note", "number"), numbers=frozenset({"number"}), elastic=frozenset({"note"}), droppable=("number",)
 )
 ROWS = [["x" * 10, "n" * 40, "1"], ["y", "m", "1,000,000"]]

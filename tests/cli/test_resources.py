@@ -103,7 +103,7 @@ def test_jobs_are_cancelled_by_task_and_key(shop: Path) -> None:
     assert document("jobs", "cancel", "--task", "charge", "--key", "later") == {"cancelled": 0, "requested": 0}
 
 
-def test_cancelling_an_unknown_id_is_told_after_the_others_were_cancelled(shop: Path) -> None:
+def test_cancelling_an_unknown_id_is_reported_after_the_others_were_cancelled(shop: Path) -> None:
     (later,) = records("jobs", "list", "--key", "later")
     shown = invoke("jobs", "cancel", later["id"], "nobody")
     assert "no job nobody" in read_refusal(shown)
@@ -129,8 +129,8 @@ def test_one_dead_letter_is_replayed_without_a_question(shop: Path, letters: lis
 
 def test_many_dead_letters_need_a_yes(shop: Path, letters: list[dict[str, Any]]) -> None:
     for verb in ("replay", "discard"):
-        told = read_refusal(invoke("dead", verb, "--all"))
-        assert told == f"this would {verb} 3 dead letters: add --yes to do it"
+        message = read_refusal(invoke("dead", verb, "--all"))
+        assert message == f"this would {verb} 3 dead letters: add --yes to do it"
     assert records("dead", "list") == letters
 
 

@@ -80,7 +80,7 @@ def test_the_app_may_come_from_the_environment(shop: Path) -> None:
         assert worker.wait(30) == 0
 
 
-def test_a_failing_job_is_told_in_the_log(shop: Path) -> None:
+def test_a_failing_job_is_logged(shop: Path) -> None:
     call("enqueue", "give_up", "order=77", "--app", "shop:app", folder=shop)
     before = call("dead", "--json", folder=shop).stdout.count("\n")
     with start("run", "shop:app", folder=shop) as worker:
@@ -91,7 +91,7 @@ def test_a_failing_job_is_told_in_the_log(shop: Path) -> None:
     assert "SkipRetry: never" in err
 
 
-def test_several_processes_may_be_the_program_s_own_wish(tmp_path: Path) -> None:
+def test_the_program_may_set_several_processes_itself(tmp_path: Path) -> None:
     (tmp_path / "pair.py").write_text(
         "from drumbeat import Drumbeat\napp = Drumbeat(processes=2)\n@app.task\nasync def a() -> None: ...\n"
     )
@@ -111,7 +111,7 @@ def instances(folder: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("1 / 0", "ZeroDivisionError"),
         ("from drumbeat import Drumbeat\napp = Drumbeat('mysql://x')", "mysql"),
@@ -121,9 +121,11 @@ def instances(folder: Path) -> list[dict[str, object]]:
         ),
     ],
 )
-def test_a_program_that_cannot_start_is_told_once_for_all_processes(tmp_path: Path, text: str, told: str) -> None:
+def test_a_program_that_cannot_start_is_reported_once_for_all_processes(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "program.py").write_text(text)
-    assert told in read_refusal(call("run", "program:app", "--processes", "2", folder=tmp_path))
+    assert message in read_refusal(call("run", "program:app", "--processes", "2", folder=tmp_path))
 
 
 def test_a_supervisor_does_not_import_the_program(tmp_path: Path) -> None:

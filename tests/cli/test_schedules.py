@@ -85,7 +85,7 @@ def test_run_now_prints_the_id_of_a_job(nightly: dict[str, Any]) -> None:
     assert (job["id"], job["task"], job["state"]) == (id, "charge", "pending")
 
 
-def test_backfill_and_the_history_of_moments(nightly: dict[str, Any]) -> None:
+def test_backfill_and_the_history_of_fires(nightly: dict[str, Any]) -> None:
     document("change", "nightly", "--overlap", "allow")
     today = from_us(SYSTEM.now_us()).replace(hour=0, minute=0, second=0, microsecond=0)
     first, last = (f"{today - timedelta(days=days):%Y-%m-%dT%H:%MZ}" for days in (4, 1))
@@ -111,8 +111,8 @@ def test_preview_of_a_rule_asks_no_store(tmp_path: Path, monkeypatch: pytest.Mon
     assert {each["at"][5:16] for each in found} == {"03-29T02:30", "03-29T03:00"}
     assert any("clocks go forward" in each["note"] for each in found)
     every = records("schedules", "preview", "--every", "90m", "--grid", "--count", "2")
-    moments = [datetime.fromisoformat(each["at"]).astimezone(UTC) for each in every]
-    assert moments[1] - moments[0] == timedelta(minutes=90)
+    fire_times = [datetime.fromisoformat(each["at"]).astimezone(UTC) for each in every]
+    assert fire_times[1] - fire_times[0] == timedelta(minutes=90)
     assert len(records("schedules", "preview", "@daily")) == 10
     assert "UTC" in invoke("schedules", "preview", "0 3 * * *").stdout
     assert list(tmp_path.iterdir()) == []
@@ -124,7 +124,7 @@ def test_preview_of_a_schedule(nightly: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["preview", "0 0 30 2 *"], "never fires"),
         (["preview", "1--100000000"], "5 fields"),
@@ -141,11 +141,11 @@ def test_preview_of_a_schedule(nightly: dict[str, Any]) -> None:
         (["pause", "nobody"], "there is no schedule"),
     ],
 )
-def test_what_cannot_be_is_one_line(shop: Path, words: list[str], told: str) -> None:
-    assert told in read_refusal(invoke("schedules", *words))
+def test_invalid_input_is_refused_in_one_line(shop: Path, words: list[str], message: str) -> None:
+    assert message in read_refusal(invoke("schedules", *words))
 
 
-def test_the_runs_of_a_task_are_told(shop: Path) -> None:
+def test_the_runs_of_a_task_are_listed(shop: Path) -> None:
     runs = records("tasks", "history", "charge")
     assert [run["outcome"] for run in runs] == ["succeeded"]
     assert runs[0]["late"] is not None and runs[0]["instance"]

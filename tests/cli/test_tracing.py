@@ -78,17 +78,17 @@ def test_one_trace_goes_through_all_processes_and_their_logs(tmp_path: Path) -> 
     assert len({span["context"]["trace_id"] for span in found.values()}) == 1
     for above, below in pairwise(line):
         assert found[below]["parent_id"] == found[above]["context"]["span_id"], f"{below} is below {above}"
-    told = {entry["message"]: entry for entry in map(json.loads, err.splitlines())}
+    records = {entry["message"]: entry for entry in map(json.loads, err.splitlines())}
     for message, task, queue, span in (
         ("ordered", "order", "critical", "process critical"),
         ("paid", "pay", "default", "inner"),
     ):
-        entry = told[message]
+        entry = records[message]
         assert (entry["task"], entry["queue"], entry["attempt"]) == (task, queue, 1)
         assert entry["job"] == found[f"process {queue}"]["attributes"]["messaging.message.id"]
         context = found[span]["context"]
         assert (f"0x{entry['trace_id']}", f"0x{entry['span_id']}") == (context["trace_id"], context["span_id"])
-    assert told["ordered"]["process"] != told["paid"]["process"]
+    assert records["ordered"]["process"] != records["paid"]["process"]
 
 
 def test_a_run_whose_process_was_killed_has_its_span(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_top_of_an_empty_store_says_so(place: str) -> None:
 
 
 @pytest.mark.parametrize("keys", ["q", "\x03"], ids=["q", "Ctrl-C"])
-def test_top_has_the_screen_until_it_is_told_to_end(file: str, tmp_path: Path, keys: str) -> None:
+def test_top_has_the_screen_until_it_is_ended(file: str, tmp_path: Path, keys: str) -> None:
     on(file, one_more)
     with terminal("top", "--interval", "0.2", folder=tmp_path, url=file) as screen:
         screen.wait_for("1 ready")
@@ -164,7 +164,7 @@ def test_top_in_a_pipe_writes_one_picture_after_the_other(file: str, tmp_path: P
         assert process.wait(COMMAND_TIMEOUT) == 130
 
 
-def test_a_store_that_goes_away_is_told_and_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_goes_away_is_reported_and_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
     answers = iter(["first", StoreUnavailable("the server is away"), "second"])
 
     async def question(app: Drumbeat) -> str:
@@ -179,6 +179,6 @@ def test_a_store_that_goes_away_is_told_and_asked_again(capsys: pytest.CaptureFi
     target.watch_interval = 0
     with pytest.raises(LookupError):
         asyncio.run(watch(Drumbeat(), target, question, output.print_line))
-    told = capsys.readouterr()
-    assert told.out == "first\n\nsecond\n"
-    assert told.err == "drumbeat: the server is away\n"
+    shown = capsys.readouterr()
+    assert shown.out == "first\n\nsecond\n"
+    assert shown.err == "drumbeat: the server is away\n"

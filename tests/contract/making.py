@@ -74,8 +74,8 @@ async def report(store: Store, instance: InstanceId, *outcomes: Outcome) -> list
 
 
 async def end(store: Store, instance: InstanceId, job: ClaimedJob, kind: OutcomeKind, **options: Any) -> WriteStatus:
-    [verdict] = await report(store, instance, outcome(job, kind, **options))
-    return verdict
+    [status] = await report(store, instance, outcome(job, kind, **options))
+    return status
 
 
 async def release(store: Store, instance: InstanceId, *claims: ClaimRef) -> int:

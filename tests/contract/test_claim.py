@@ -192,8 +192,8 @@ async def test_outcomes_and_the_next_claim_are_one_step(store: Store) -> None:
 async def test_a_job_that_waits_for_something_is_claimed_only_by_who_wants_it(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, task="strange")
-    parked = {"blocked_on": blocked_on_task("strange"), "started_at": None}
-    assert await end(store, instance, job, OutcomeKind.BLOCKED, **parked) == "applied"
+    blocked = {"blocked_on": blocked_on_task("strange"), "started_at": None}
+    assert await end(store, instance, job, OutcomeKind.BLOCKED, **blocked) == "applied"
     got = await exchange(store, instance, claim=wanting())
     assert (got.jobs, got.next_due_at) == ([], None)
     assert await claim(store, instance, wants=["task:other"]) == []
@@ -229,10 +229,10 @@ async def test_paused_queues_keep_their_waiting_jobs_too(store: Store) -> None:
 async def test_waiting_goes_on_counting_from_its_beginning_until_the_job_has_run(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    parked = {"blocked_on": "task:x", "started_at": None}
-    await end(store, instance, job, OutcomeKind.BLOCKED, **parked)
+    blocked = {"blocked_on": "task:x", "started_at": None}
+    await end(store, instance, job, OutcomeKind.BLOCKED, **blocked)
     [first] = await claim(store, instance, wants=["task:x"])
-    await end(store, instance, first, OutcomeKind.BLOCKED, **parked)
+    await end(store, instance, first, OutcomeKind.BLOCKED, **blocked)
     [second] = await claim(store, instance, wants=["task:x"])
     assert first.blocked_since == second.blocked_since
     await end(store, instance, second, OutcomeKind.RELEASED, started_at=None)

@@ -97,7 +97,7 @@ async def test_discarded_letters_are_history_as_dead(store: Store) -> None:
     assert [attempt.outcome for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == ["dead"]
 
 
-async def parked(store: Store, instance: str, blocked_on: str, **options: object) -> str:
+async def blocked_job(store: Store, instance: str, blocked_on: str, **options: object) -> str:
     job = await claimed_one(store, instance, **options)  # type: ignore[arg-type]
     await end(store, instance, job, OutcomeKind.BLOCKED, blocked_on=blocked_on, started_at=None)  # type: ignore[arg-type]
     return job.id
@@ -116,8 +116,8 @@ async def test_letters_are_listed_apart_from_the_dead_that_were_discarded(store:
 
 async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(store: Store) -> None:
     instance = await worker(store)
-    old = await parked(store, instance, "version:greet@s9", on_dead="mourn", priority=3, tenant="t")
-    other = await parked(store, instance, "task:strange")
+    old = await blocked_job(store, instance, "version:greet@s9", on_dead="mourn", priority=3, tenant="t")
+    other = await blocked_job(store, instance, "task:strange")
     moment = await store.inspect.now() + 1
     assert await store.jobs.expire_blocked("version:", moment - HOUR, 10) == 0
     assert await store.jobs.expire_blocked("version:", moment, 10) == 1
@@ -135,14 +135,14 @@ async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(st
 async def test_at_most_the_limit_of_waits_expires_at_once(store: Store) -> None:
     instance = await worker(store)
     for number in range(5):
-        await parked(store, instance, f"version:greet@{number % 2}")
+        await blocked_job(store, instance, f"version:greet@{number % 2}")
     moment = await store.inspect.now() + 1
     assert [await store.jobs.expire_blocked("version:", moment, 3) for _ in range(3)] == [3, 2, 0]
 
 
 async def test_an_expired_wait_can_be_replayed(store: Store) -> None:
     instance = await worker(store)
-    id = await parked(store, instance, "version:greet@s9")
+    id = await blocked_job(store, instance, "version:greet@s9")
     await store.jobs.expire_blocked("version:", await store.inspect.now() + 1, 10)
     await store.jobs.replay([id])
     [again] = await claim(store, instance)

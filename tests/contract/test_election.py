@@ -44,7 +44,7 @@ async def test_who_no_longer_asks_gives_up_and_the_term_grows(store: Store) -> N
     assert await leader(store, one) == Leader(instance=one, term=first.term + 2)
 
 
-@pytest.mark.parametrize("how", ["leave", "bury"])
+@pytest.mark.parametrize("how", ["leave", "declare_dead"])
 async def test_who_goes_leaves_the_lead_to_the_next(store: Store, how: str) -> None:
     one, two = await worker(store), await worker(store)
     first = await leader(store, one)

@@ -229,7 +229,7 @@ async def refused(store: Store, program: Caller, instance: str, job: ClaimedJob)
     return caught.value
 
 
-async def test_the_whole_transaction_of_a_buried_instance_is_refused(store: Store, program: Caller) -> None:
+async def test_the_whole_transaction_of_an_instance_declared_dead_is_refused(store: Store, program: Caller) -> None:
     zombie, heir = await worker(store), await worker(store)
     job = await claimed_one(store, zombie)
     await store.instances.declare_dead(zombie, beat=None, started=None, reason="test")

@@ -126,8 +126,8 @@ async def test_queues_tell_what_lies_in_them(store: Store) -> None:
     gone = await worker(store, queues=("abandoned",))
     await store.instances.deregister(gone, "bye")
     now = await store.inspect.now()
-    parked = await claimed_one(store, instance, queue="a")
-    await end(store, instance, parked, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
+    blocked = await claimed_one(store, instance, queue="a")
+    await end(store, instance, blocked, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
     await claimed_one(store, instance, queue="a")
     await add(
         store,

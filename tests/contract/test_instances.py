@@ -1,4 +1,4 @@
-"""Who lives: registration, heartbeats, burials, goodbyes."""
+"""Instances: registration, heartbeats, declared deaths, deregistration."""
 
 import msgspec
 import pytest
@@ -81,7 +81,7 @@ async def test_an_unknown_or_ended_instance_is_told_that_it_does_not_live(store:
         assert (pulse.alive, pulse.cancel_requests, pulse.peers) == (False, [], [])
 
 
-async def test_the_buried_are_never_revived(store: Store) -> None:
+async def test_a_dead_instance_is_never_revived(store: Store) -> None:
     given = new_instance()
     await store.instances.register(given)
     await store.instances.declare_dead(given.id, beat=None, started=None, reason="test")
@@ -89,12 +89,12 @@ async def test_the_buried_are_never_revived(store: Store) -> None:
     assert not (await store.instances.heartbeat(given.id, 0)).alive
 
 
-async def test_a_burial_makes_all_jobs_suspect_when_nobody_knows_what_had_started(store: Store) -> None:
+async def test_all_jobs_of_a_dead_instance_are_suspects_when_it_is_unknown_what_had_started(store: Store) -> None:
     dead, other = await worker(store), await worker(store)
     first, second = await claimed_one(store, dead), await claimed_one(store, dead)
     foreign = await claimed_one(store, other)
-    buried = await store.instances.declare_dead(dead, beat=0, started=None, reason="killed")
-    assert buried == DeadInstanceReport(declared=True, crash_suspect=2)
+    found = await store.instances.declare_dead(dead, beat=0, started=None, reason="killed")
+    assert found == DeadInstanceReport(declared=True, crash_suspect=2)
     for job in (first, second):
         found = await get_job(store, job.id)
         assert (found.state, found.crashes, found.failures, found.instance) == (JobState.PENDING, 1, 0, None)
@@ -156,25 +156,25 @@ async def test_a_suspect_that_dies_alone_is_charged_until_it_is_dead_with_its_fo
     assert msgspec.json.decode(mourning.args, type=DeadLetterPayload).job.id == job.id
 
 
-async def test_a_crash_limit_of_one_is_dead_at_the_first_burial(store: Store) -> None:
+async def test_a_crash_limit_of_one_is_dead_at_the_first_crash(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, crash_limit=1)
     assert (await store.instances.declare_dead(instance, beat=None, started=[hold(job)], reason="killed")).dead == 1
     assert (await get_job(store, job.id)).state == JobState.DEAD
 
 
-async def test_a_job_whose_cancellation_was_requested_is_cancelled_by_the_burial(store: Store) -> None:
+async def test_a_job_whose_cancellation_was_requested_is_cancelled_with_the_death_of_its_instance(store: Store) -> None:
     instance = await worker(store)
     started, buffered = await claimed_one(store, instance, crash_limit=1), await claimed_one(store, instance)
     await store.jobs.cancel([started.id, buffered.id])
-    buried = await store.instances.declare_dead(instance, beat=None, started=[hold(started)], reason="killed")
-    assert buried == DeadInstanceReport(declared=True, cancelled=2)
+    found = await store.instances.declare_dead(instance, beat=None, started=[hold(started)], reason="killed")
+    assert found == DeadInstanceReport(declared=True, cancelled=2)
     assert [(await get_job(store, job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
     assert [attempt.outcome for attempt in (await store.inspect.get_attempts([started.id]))[started.id]] == ["crashed"]
     assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
 
 
-async def test_an_instance_that_beat_again_is_not_buried(store: Store) -> None:
+async def test_an_instance_that_sent_a_heartbeat_is_not_declared_dead(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     seen = (await store.instances.heartbeat(instance, 1)).beat
@@ -186,7 +186,7 @@ async def test_an_instance_that_beat_again_is_not_buried(store: Store) -> None:
     assert (await store.instances.declare_dead(instance, beat=seen + 1, started=None, reason="now")).declared
 
 
-async def test_a_second_burial_changes_nothing(store: Store) -> None:
+async def test_declaring_dead_twice_changes_nothing(store: Store) -> None:
     instance, other = await worker(store), await worker(store)
     await claimed_one(store, instance)
     await store.instances.declare_dead(instance, beat=None, started=None, reason="first")

@@ -94,7 +94,7 @@ class JobsLife(RuleBasedStateMachine):
     def cancelled(self, job: Shadow) -> None:
         job.state, job.waits = JobState.CANCELLED, False
 
-    def verdict(self, instance: InstanceId, hold: ClaimRef, kind: OutcomeKind) -> WriteStatus:
+    def status(self, instance: InstanceId, hold: ClaimRef, kind: OutcomeKind) -> WriteStatus:
         job = self.jobs[hold.id]
         if (job.state, job.instance, job.token) == (JobState.RUNNING, instance, hold.token):
             return WriteStatus.APPLIED
@@ -207,10 +207,10 @@ class JobsLife(RuleBasedStateMachine):
         instance, hold = held
         told = outcome(hold, kind, delay=HOUR, blocked_on="task:x" if kind is OutcomeKind.BLOCKED else None)
         for _ in range(2 if twice else 1):
-            expected = self.verdict(instance, hold, kind)
-            [verdict] = self.run(self.store.jobs.report_and_claim(instance, [told], None)).statuses
-            assert verdict is expected
-            if verdict is WriteStatus.APPLIED:
+            expected = self.status(instance, hold, kind)
+            [status] = self.run(self.store.jobs.report_and_claim(instance, [told], None)).statuses
+            assert status is expected
+            if status is WriteStatus.APPLIED:
                 self.settle(self.jobs[hold.id], kind)
 
     @rule(held=consumes(holds))
@@ -270,14 +270,14 @@ class JobsLife(RuleBasedStateMachine):
             job.cancel_requested = False
 
     @rule(data=st.data(), knows=st.booleans())
-    def bury(self, data: st.DataObject, knows: bool) -> None:
+    def declare_dead(self, data: st.DataObject, knows: bool) -> None:
         instance = data.draw(st.sampled_from(list(self.instances)))
         held = [job for job in self.jobs.values() if (job.state, job.instance) == (JobState.RUNNING, instance)]
         started = [job for job in held if not knows or data.draw(st.booleans())]
         marks = [ClaimRef(job.id, job.token) for job in started] if knows else None
-        buried = self.run(self.store.instances.declare_dead(instance, beat=None, started=marks, reason="killed"))
-        assert buried.declared == self.instances[instance]
-        if not buried.declared:
+        found = self.run(self.store.instances.declare_dead(instance, beat=None, started=marks, reason="killed"))
+        assert found.declared == self.instances[instance]
+        if not found.declared:
             return
         self.instances[instance] = False
         for job in held:

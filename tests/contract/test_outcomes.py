@@ -1,4 +1,4 @@
-"""Jobs.exchange, the other half: what each outcome makes of a job, and the verdicts on outcomes that come too late."""
+"""Jobs.report_and_claim, outcomes: what each does to a job, and the status of outcomes that come too late."""
 
 import pytest
 
@@ -191,10 +191,10 @@ async def test_the_same_instances_older_claim_is_stale(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if kind is not OutcomeKind.CRASHED])
-async def test_the_late_result_of_a_buried_instance_is_stale(store: Store, kind: OutcomeKind) -> None:
+async def test_the_late_result_of_an_instance_declared_dead_is_stale(store: Store, kind: OutcomeKind) -> None:
     zombie = await worker(store)
     job = await claimed_one(store, zombie)
-    await store.instances.declare_dead(zombie, beat=None, started=None, reason="its heart stood still")
+    await store.instances.declare_dead(zombie, beat=None, started=None, reason="no heartbeat")
     assert await end(store, zombie, job, kind) == WriteStatus.STALE
     assert (await instance_of(store, zombie)).refused == 1
 
@@ -207,12 +207,12 @@ async def test_an_outcome_for_a_job_that_is_nowhere_is_stale(store: Store) -> No
     assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == WriteStatus.STALE
 
 
-async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> None:
+async def test_a_mixed_batch_gets_a_status_for_each_in_order(store: Store) -> None:
     instance, other = await worker(store), await worker(store)
     jobs = [await claimed_one(store, instance) for _ in range(8)]
     foreign = await claimed_one(store, other)
     await end(store, instance, jobs[7], OutcomeKind.SUCCEEDED)
-    verdicts = await report(
+    statuses = await report(
         store,
         instance,
         outcome(jobs[7], OutcomeKind.SUCCEEDED),
@@ -229,7 +229,7 @@ async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> N
         outcome(jobs[1], OutcomeKind.RETRY),
     )
     done, already, stale = WriteStatus.APPLIED, WriteStatus.DUPLICATE, WriteStatus.STALE
-    assert verdicts == [already, done, done, stale, done, done, done, done, stale, done, already, already]
+    assert statuses == [already, done, done, stale, done, done, done, done, stale, done, already, already]
     states = [(await get_job(store, job.id)).state.value for job in jobs]
     assert states == ["succeeded", "pending", "dead", "cancelled", "pending", "pending", "succeeded", "succeeded"]
 
@@ -240,8 +240,8 @@ async def test_an_old_and_a_current_claim_in_one_batch_are_told_apart(store: Sto
     await end(store, instance, old, OutcomeKind.RELEASED, started_at=None)
     [new] = await claim(store, instance)
     for kind in (OutcomeKind.RELEASED, OutcomeKind.SUCCEEDED):
-        verdicts = await report(store, instance, outcome(old, kind), outcome(new, kind, started_at=None))
-        assert verdicts == [WriteStatus.STALE, WriteStatus.APPLIED]
+        statuses = await report(store, instance, outcome(old, kind), outcome(new, kind, started_at=None))
+        assert statuses == [WriteStatus.STALE, WriteStatus.APPLIED]
         if kind is OutcomeKind.RELEASED:
             [new] = await claim(store, instance)
 

@@ -149,13 +149,13 @@ async def test_no_more_are_counted_than_were_asked_for(store: Store) -> None:
 
 async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Store) -> None:
     me = await worker(store)
-    running, done, parked = [await claimed_one(store, me) for _ in range(3)]
+    running, done, blocked = [await claimed_one(store, me) for _ in range(3)]
     await end(store, me, done, OutcomeKind.SUCCEEDED)
     await end(
-        store, me, parked, OutcomeKind.BLOCKED, blocked_on=blocked_on_task("greet"), started_at=None, finished_at=None
+        store, me, blocked, OutcomeKind.BLOCKED, blocked_on=blocked_on_task("greet"), started_at=None, finished_at=None
     )
     await add(store, *(new_job(priority=0) for _ in range(3)))
-    assert [await ahead(store, job.id) for job in (running, done, parked)] == [0, 0, 0]
+    assert [await ahead(store, job.id) for job in (running, done, blocked)] == [0, 0, 0]
 
 
 async def test_a_job_that_is_nowhere_has_no_place(store: Store) -> None:

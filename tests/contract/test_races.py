@@ -84,31 +84,35 @@ async def test_a_job_is_either_cancelled_or_claimed_never_both(store: Store, ope
         assert (id in claimed) == (answers[id] is CancelAnswer.REQUESTED)
 
 
-async def test_of_many_who_bury_one_instance_one_does(store: Store, open_again: OpenAgain) -> None:
+async def test_of_many_who_declare_one_instance_dead_one_does(store: Store, open_again: OpenAgain) -> None:
     stores = [store, await open_again(), await open_again()]
     dead = await worker(store)
     job = await claimed_one(store, dead)
-    burials = await all_of(
+    reports = await all_of(
         [each.instances.declare_dead(dead, beat=0, started=None, reason="race") for each in stores * 4]
     )
-    assert sum(burial.declared for burial in burials) == 1
-    assert sum(burial.crash_suspect for burial in burials) == 1
+    assert sum(each.declared for each in reports) == 1
+    assert sum(each.crash_suspect for each in reports) == 1
     assert (await get_job(store, job.id)).crashes == 1
 
 
-async def test_of_a_finish_and_a_burial_exactly_one_counts(store: Store, open_again: OpenAgain) -> None:
+async def test_of_a_finish_and_a_declared_death_exactly_one_counts(store: Store, open_again: OpenAgain) -> None:
     other = await open_again()
     for _ in range(20):
         instance = await worker(store)
         job = await claimed_one(store, instance)
         async with asyncio.TaskGroup() as group:
             finish = group.create_task(report(store, instance, outcome(job, OutcomeKind.SUCCEEDED)))
-            burial = group.create_task(other.instances.declare_dead(instance, beat=None, started=None, reason="race"))
+            death = group.create_task(other.instances.declare_dead(instance, beat=None, started=None, reason="race"))
         state = (await get_job(store, job.id)).state
         if finish.result() == [WriteStatus.APPLIED]:
-            assert (state, burial.result().crash_suspect) == (JobState.SUCCEEDED, 0)
+            assert (state, death.result().crash_suspect) == (JobState.SUCCEEDED, 0)
         else:
-            assert (finish.result(), state, burial.result().crash_suspect) == ([WriteStatus.STALE], JobState.PENDING, 1)
+            assert (finish.result(), state, death.result().crash_suspect) == (
+                [WriteStatus.STALE],
+                JobState.PENDING,
+                1,
+            )
             await store.jobs.cancel([job.id])
 
 

@@ -29,11 +29,11 @@ async def ended_by(kind: OutcomeKind, store: Store, me: InstanceId, job: Claimed
     await end(store, me, job, kind)
 
 
-async def buried(store: Store, me: InstanceId, job: ClaimedJob) -> None:
+async def declared_dead(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await store.instances.declare_dead(me, beat=None, started=None, reason="test")
 
 
-async def cancelled_and_buried(store: Store, me: InstanceId, job: ClaimedJob) -> None:
+async def cancelled_and_declared_dead(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await store.jobs.cancel([job.id])
     await store.instances.declare_dead(me, beat=None, started=None, reason="test")
 
@@ -53,7 +53,7 @@ async def given_back_and_cancelled(store: Store, me: InstanceId, job: ClaimedJob
     await store.jobs.cancel([job.id])
 
 
-async def parked_and_expired(store: Store, me: InstanceId, job: ClaimedJob) -> None:
+async def blocked_and_expired(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await end(store, me, job, OutcomeKind.BLOCKED, started_at=None, blocked_on="version:greet@s1")
     await store.jobs.expire_blocked("version:", await store.inspect.now() + 1, 10)
 
@@ -67,13 +67,13 @@ ENDS: dict[str, End] = {
     "succeeded with a result": with_a_result,
     "dead": lambda *given: ended_by(OutcomeKind.DEAD, *given),
     "crashed at its limit": lambda *given: ended_by(OutcomeKind.CRASHED, *given),
-    "buried at its limit": buried,
+    "declared dead at its limit": declared_dead,
     "cancelled": lambda *given: ended_by(OutcomeKind.CANCELLED, *given),
     "cancelled while it ran, then failed": cancelled_and_told,
-    "cancelled while its instance died": cancelled_and_buried,
+    "cancelled while its instance died": cancelled_and_declared_dead,
     "cancelled while its instance left": cancelled_and_gone,
     "cancelled before its retry": given_back_and_cancelled,
-    "waited too long": parked_and_expired,
+    "waited too long": blocked_and_expired,
 }
 
 

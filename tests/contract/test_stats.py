@@ -263,7 +263,9 @@ async def test_what_one_instance_wrote_can_be_read(store: Store) -> None:
     assert sorted(written.rollups, key=repr) == sorted(mine, key=repr)
 
 
-async def test_what_a_buried_instance_had_not_written_is_counted_from_the_record_and_only_once(store: Store) -> None:
+async def test_what_an_instance_declared_dead_had_not_written_is_counted_from_the_record_and_only_once(
+    store: Store,
+) -> None:
     me, healthy = await worker(store), await worker(store)
     before = await stretch(store, Resolution.MINUTE)
     expected = await ended_runs(store, me)

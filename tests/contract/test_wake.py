@@ -99,7 +99,7 @@ async def a_resumed_queue(store: Store) -> AsyncIterator[int]:
     yield 0
 
 
-async def a_burial(store: Store) -> AsyncIterator[int]:
+async def a_declared_death(store: Store) -> AsyncIterator[int]:
     instance = await worker(store)
     await claimed_one(store, instance)
     yield 0
@@ -124,7 +124,7 @@ EVENTS = [
     a_replayed_job,
     a_job_run_now,
     a_resumed_queue,
-    a_burial,
+    a_declared_death,
     a_goodbye,
 ]
 

@@ -14,7 +14,8 @@ import pytest
 
 from drumbeat import errors
 from drumbeat.cli.program import program as cli
-from drumbeat.settings import NAMES, PREFIX, Settings, resolve
+from drumbeat.settings import NAMES, PREFIX, Settings
+from drumbeat.settings_loader import resolve
 from tests.cli.command import build_environment, start
 from tests.examples import pages
 from tests.examples.messages import messages, patterns

@@ -118,8 +118,8 @@ def test_price_pipeline(folder: Path) -> None:
     counts, moments, fires = python("price_pipeline.py", "7", folder=folder).splitlines()
     found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) workers killed", counts)
     assert found is not None and int(found[1]) >= 2 and int(found[2]) > 20 and int(found[3]) >= 3
-    assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
-    told = re.fullmatch(r"(\d+) moments of the schedule, on a grid of 3 s, each once", fires)
+    assert moments == "at the same time: at most 1 sweep, at most 2 calls"
+    told = re.fullmatch(r"(\d+) fires of the schedule, on a grid of 3 s, each once", fires)
     assert told is not None and int(told[1]) >= 1
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from drumbeat import dotenv
-from drumbeat.settings import NAMES, PREFIX, Settings, resolve
+from drumbeat.settings import NAMES, PREFIX, Settings
+from drumbeat.settings_loader import resolve
 
 EXAMPLE = (Path(__file__).parents[2] / ".env.example").read_text(encoding="utf-8")
 LINE = re.compile(rf"^(?:# ?)?({PREFIX}[A-Z_]+)=", re.MULTILINE)

@@ -137,6 +137,16 @@ def test_what_is_no_sink_or_no_option_is_told_where_it_is_written(box: Box) -> N
     assert not app._internals.registered_tasks
 
 
+def test_a_forwarded_job_runs_no_user_code_so_no_crash_is_blamed_on_it(box: Box) -> None:
+    app = Drumbeat()
+    forwarded = app.forward("send", to=box)
+
+    @app.task
+    async def handled() -> None: ...
+
+    assert (forwarded.runs_user_code, handled.runs_user_code) == (False, True)
+
+
 def test_a_second_task_of_the_name_is_told_with_both_places(box: Box) -> None:
     app = Drumbeat()
     app.forward("send", to=box)

@@ -9,7 +9,8 @@ import pytest
 from drumbeat import appref
 from drumbeat.app import Drumbeat
 from drumbeat.errors import ConfigError
-from drumbeat.settings import Settings, load
+from drumbeat.settings import Settings
+from drumbeat.settings_loader import load
 
 HEAD = "from drumbeat.app import Drumbeat\n"
 

@@ -1,4 +1,4 @@
-"""Rules in words: what people read must be what the schedule does."""
+"""Descriptions of schedules: as exact as the rules."""
 
 from datetime import date
 
@@ -19,32 +19,42 @@ def made(rule: str, kind: RuleKind = RuleKind.CRON, tz: str = "Europe/Berlin") -
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("0 3 * * *", "every day at 03:00 Europe/Berlin"),
-        ("30 0 3 * * *", "every day at 03:00:30 Europe/Berlin"),
-        ("@weekly", "every Sunday at 00:00 Europe/Berlin"),
-        ("@yearly", "on the 1st of January at 00:00 Europe/Berlin"),
-        ("0 9-17 * * MON-FRI", "every hour from 09:00 to 17:00, Monday to Friday, Europe/Berlin time"),
-        ("*/10 9-17 * * *", "every 10 minutes from 09:00 to 17:50, Europe/Berlin time"),
-        ("* 0 * * *", "every minute from 00:00 to 00:59, Europe/Berlin time"),
-        ("0 0,6,12,18 * * *", "every day at 00:00, 06:00, 12:00 and 18:00 Europe/Berlin"),
-        ("30 */2 * * *", "every 2 hours at :30, Europe/Berlin time"),
-        ("0 0 LW 1,7 *", "on the last weekday of January and July at 00:00 Europe/Berlin"),
-        ("0 0 * * 5L", "on the last Friday of each month at 00:00 Europe/Berlin"),
-        ("0 0 * * 2#2", "on the second Tuesday of each month at 00:00 Europe/Berlin"),
-        ("0 0 13 * 5", "on the 13th of each month and also every Friday at 00:00 Europe/Berlin"),
-        ("0 0 */2 * 5", "on every 2nd day from the 1st of each month, if that is a Friday, at 00:00 Europe/Berlin"),
-        ("5,17 * * * *", "at :05 and :17 of every hour, Europe/Berlin time"),
-        ("0 12 * * FRI-SUN", "Friday to Sunday at 12:00 Europe/Berlin"),
+        ("0 3 * * *", "at 03:00 every day (Europe/Berlin)"),
+        ("30 0 3 * * *", "at 03:00:30 every day (Europe/Berlin)"),
+        ("@weekly", "at 00:00 on Sunday (Europe/Berlin)"),
+        ("@yearly", "at 00:00 on January 1 (Europe/Berlin)"),
+        (
+            "0 9-17 * * MON-FRI",
+            "at minute 0 past every hour from 9 through 17 on Monday through Friday (Europe/Berlin)",
+        ),
+        ("*/10 9-17 * * *", "every 10th minute from 09:00 through 17:59 (Europe/Berlin)"),
+        ("* 0 * * *", "every minute from 00:00 through 00:59 (Europe/Berlin)"),
+        ("0 0,6,12,18 * * *", "at 00:00, 06:00, 12:00, and 18:00 every day (Europe/Berlin)"),
+        ("30 */2 * * *", "at minute 30 past every second hour (Europe/Berlin)"),
+        ("0 0 LW 1,7 *", "at 00:00 on the last weekday of January and July (Europe/Berlin)"),
+        ("0 0 * * 5L", "at 00:00 on the last Friday of the month (Europe/Berlin)"),
+        ("0 0 * * 2#2", "at 00:00 on the second Tuesday of the month (Europe/Berlin)"),
+        ("0 0 13 * 5", "at 00:00 on the 13th day of month and on Friday (Europe/Berlin)"),
+        ("0 0 */2 * 5", "at 00:00 on every second day of month if it's on Friday (Europe/Berlin)"),
+        ("5,17 * * * *", "at minutes 5 and 17 of every hour (Europe/Berlin)"),
+        ("0 12 * * FRI-SUN", "at 12:00 on Friday through Sunday (Europe/Berlin)"),
+        ("0 0 1-31 * FRI", "at 00:00 every day (Europe/Berlin)"),
+        ("0 0 13 * SUN-SAT", "at 00:00 every day (Europe/Berlin)"),
     ],
 )
-def test_a_cron_expression_is_said_as_people_say_it(rule: str, said: str) -> None:
+def test_a_cron_expression_is_described_with_its_time_zone(rule: str, said: str) -> None:
     assert describe_schedule(made(rule)) == said
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"), [("*/5 * * * *", "every 5 minutes"), ("0 * * * *", "every hour"), ("* * * * * *", "every second")]
+    ("rule", "said"),
+    [
+        ("*/5 * * * *", "every fifth minute of every hour"),
+        ("0 * * * *", "at the start of every hour"),
+        ("* * * * * *", "every second"),
+    ],
 )
-def test_where_all_hours_are_alike_utc_is_not_said(rule: str, said: str) -> None:
+def test_utc_is_omitted_where_all_hours_are_alike(rule: str, said: str) -> None:
     assert describe_schedule(made(rule, tz="UTC")) == said
 
 
@@ -117,8 +127,8 @@ def test_a_small_change_of_an_expression_changes_its_words(data: st.DataObject) 
     """Two drawn at random hardly ever come near each other: here they differ in one field."""
     parts = data.draw(rules).split()
     changed = list(parts)
-    place = data.draw(st.integers(0, 5))
-    changed[place] = data.draw(rules).split()[place]
+    index = data.draw(st.integers(0, 5))
+    changed[index] = data.draw(rules).split()[index]
     try:
         first, second = parse(" ".join(parts), "n"), parse(" ".join(changed), "n")
     except ConfigError:

@@ -6,7 +6,8 @@ import pytest
 
 from drumbeat import dotenv
 from drumbeat.errors import ConfigError
-from drumbeat.settings import NAMES, Settings, load, resolve
+from drumbeat.settings import NAMES, Settings
+from drumbeat.settings_loader import load, resolve
 
 
 def resolved(
@@ -105,7 +106,7 @@ def test_a_refused_url_does_not_repeat_its_password() -> None:
 
 
 def test_a_heart_is_not_called_dead_before_it_had_time_to_beat() -> None:
-    with pytest.raises(ConfigError, match="at least three heartbeats"):
+    with pytest.raises(ConfigError, match="at least three times heartbeat"):
         resolved(code={"heartbeat": 5})
 
 

@@ -89,7 +89,7 @@ async def test_a_schedule_is_shown_in_words_with_its_next_moments_and_its_runs(
     await make_schedule(api, overlap="queue", jitter="30s")
     job = await fire(app, "digest", skip=3)
     listed = await page("/schedules")
-    assert "every day at 03:00 Europe/Berlin" in listed
+    assert "at 03:00 every day (Europe/Berlin)" in listed
     assert f"/jobs/{job}" in listed and "k-missed" in listed and "k-waiting" in listed
     shown = await page("/schedules/digest")
     assert "a run waits for the previous one" in shown and "delayed by up to 30 s" in shown

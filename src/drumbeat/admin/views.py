@@ -24,7 +24,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     when: str
     """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
     words: str
-    """Its rule in words: `every day at 03:00 Europe/Berlin`."""
+    """Its rule in words: `at 03:00 every day (Europe/Berlin)`."""
     cron: str | None
     every: float | None
     """Seconds; None: it is a cron expression."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import formatting, output
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 command = resource_group("audit", "The audit log: who did what, when, to how many, and for which reason.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("id", "at (UTC)", "who", "via", "verb", "target", "touched", "outcome", "reason"),
     numbers=frozenset({"touched"}),
     elastic=frozenset({"who", "target", "outcome", "reason"}),
@@ -39,12 +39,13 @@ def list_(
     target: CliTarget, /, who: str | None, verb: str | None, on: str | None, before: str | None, limit: int
 ) -> None:
     """List audit entries, newest first."""
-    call_and_show(
+    output.list_and_show(
         target,
         lambda app: app.audit.list(who=who, verb=verb, target=on, before=before, limit=limit),
-        lambda entries: output.show_list(
-            target, entries, COLUMNS, _row, empty=f"The audit log of {target.store_url} is empty.", limit=limit
-        ),
+        COLUMNS,
+        _row,
+        empty="The audit log of {store} has no such entries.",
+        limit=limit,
     )
 
 

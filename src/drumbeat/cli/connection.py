@@ -55,7 +55,7 @@ def load_app(target: CliTarget, *, needs_app: bool = False) -> Drumbeat:
     from drumbeat import appref
     from drumbeat.app import Drumbeat
     from drumbeat.redaction import mask_url
-    from drumbeat.settings import load
+    from drumbeat.settings_loader import load
 
     ref = load(target.flags, {}).app
     if ref is None and needs_app:

@@ -11,7 +11,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import audited, describe_filter, describe_ids
-from drumbeat.cli.connection import call_and_show, call_app
+from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.cli.options import (
     CliTarget,
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 command = resource_group("dead", "Dead letters: jobs that were given up and wait for a person.")
 
-GROUP_COLUMNS = output.Columns(
+GROUP_COLUMNS = output.TableColumns(
     names=("task", "error", "letters", "first (UTC)", "last (UTC)", "newest", "its message"),
     numbers=frozenset({"letters"}),
     elastic=frozenset({"task", "error", "its message"}),
@@ -57,14 +57,11 @@ GROUP_COLUMNS = output.Columns(
 @pass_target
 def list_(target: CliTarget, /, **query: Any) -> None:
     """List dead letters, newest first."""
-    from drumbeat.cli.job_view import preview_options, show_dead_letters
+    from drumbeat.cli.job_view import DEAD_COLUMNS, dead_row, preview_options, show_jobs
 
     query |= preview_options(target.json)
-    call_and_show(
-        target,
-        lambda app: app.dead.list(**query),
-        lambda letters: show_dead_letters(target, letters, limit=query["limit"]),
-    )
+    empty = "No dead letters in {store}."
+    show_jobs(target, lambda app: app.dead.list(**query), DEAD_COLUMNS, dead_row, empty=empty, limit=query["limit"])
 
 
 @command.command("show")
@@ -85,12 +82,9 @@ def show(target: CliTarget, /, id: str) -> None:
 @pass_target
 def groups(target: CliTarget, /, limit: int) -> None:
     """Group the newest 10,000 dead letters by task and type of error, the largest groups first."""
-    call_and_show(target, lambda app: app.dead.groups(limit=limit), lambda found: _show_groups(target, found))
-
-
-def _show_groups(target: CliTarget, found: list[DeadLetterGroup]) -> None:
-    empty = f"No dead letters in {target.store_url}."
-    output.show_list(target, found, GROUP_COLUMNS, _group_row, empty=empty)
+    output.list_and_show(
+        target, lambda app: app.dead.groups(limit=limit), GROUP_COLUMNS, _group_row, empty="No dead letters in {store}."
+    )
 
 
 def _group_row(group: DeadLetterGroup, now: datetime) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 command = resource_group("instances", "Instances: the running processes of the cluster.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
     numbers=frozenset({"pid", "running", "refused"}),
     elastic=frozenset({"app", "host", "queues"}),
@@ -44,7 +44,7 @@ def list_(target: CliTarget, everyone: bool) -> None:
 
 
 def _show_list(target: CliTarget, instances: list[Instance], leader: LeaderInfo | None) -> None:
-    empty = f"No instance is alive in {target.store_url}: `drumbeat run app:app` starts one."
+    empty = "No instance is alive in {store}: `drumbeat run app:app` starts one."
     output.show_list(target, instances, COLUMNS, lambda instance, now: _row(instance, leader, now), empty=empty)
 
 

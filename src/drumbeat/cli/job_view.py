@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app, utc_now
@@ -16,19 +16,19 @@ from drumbeat.redaction import mask_urls
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
 
-JOB_COLUMNS = output.Columns(
+JOB_COLUMNS = output.TableColumns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
     numbers=frozenset({"attempts"}),
     elastic=frozenset({"task", "queue", "key", "arguments"}),
     droppable=("queue", "attempts", "key", "arguments", "at (UTC)"),
 )
-DEAD_COLUMNS = output.Columns(
+DEAD_COLUMNS = output.TableColumns(
     names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),
     numbers=frozenset({"attempts"}),
     elastic=frozenset({"task", "queue", "error", "arguments"}),
     droppable=("queue", "attempts", "arguments", "died at (UTC)"),
 )
-RUN_COLUMNS = output.Columns(
+RUN_COLUMNS = output.TableColumns(
     names=("run", "ended", "started at (UTC)", "took", "instance", "error"),
     numbers=frozenset({"run"}),
     elastic=frozenset({"error"}),
@@ -45,30 +45,14 @@ def preview_options(json: bool) -> dict[str, int]:
     return {} if json else {"preview": MAX_ARGUMENTS_READ}
 
 
-def show_jobs(target: CliTarget, jobs: Sequence[Job], *, limit: int) -> None:
-    now = utc_now()
-    output.show_list(
-        target,
-        jobs,
-        JOB_COLUMNS,
-        job_row,
-        empty=f"No jobs match in {target.store_url}.",
-        limit=limit,
-        to_json=lambda job: to_json_record(job, now),
-    )
-
-
-def show_dead_letters(target: CliTarget, letters: Sequence[Job], *, limit: int) -> None:
-    now = utc_now()
-    output.show_list(
-        target,
-        letters,
-        DEAD_COLUMNS,
-        dead_row,
-        empty=f"No dead letters in {target.store_url}.",
-        limit=limit,
-        to_json=lambda job: to_json_record(job, now),
-    )
+def show_jobs(
+    target: CliTarget,
+    query: Callable[[Drumbeat], Awaitable[Sequence[Job]]],
+    columns: output.TableColumns,
+    row: output.Row[Job],
+    **more: Any,
+) -> None:
+    output.list_and_show(target, query, columns, row, to_json=lambda job: to_json_record(job, utc_now()), **more)
 
 
 def job_row(job: Job, now: datetime) -> list[str]:

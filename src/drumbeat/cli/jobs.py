@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import describe_ids, run_audited
-from drumbeat.cli.connection import call_and_show, call_app
+from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.cli.options import (
     KEY,
@@ -57,12 +57,11 @@ CANCEL_MESSAGES = {
 @pass_target
 def list_(target: CliTarget, /, **query: Any) -> None:
     """List jobs, newest first."""
-    from drumbeat.cli.job_view import preview_options, show_jobs
+    from drumbeat.cli.job_view import JOB_COLUMNS, job_row, preview_options, show_jobs
 
     query |= preview_options(target.json)
-    call_and_show(
-        target, lambda app: app.jobs.list(**query), lambda jobs: show_jobs(target, jobs, limit=query["limit"])
-    )
+    empty = "No jobs match in {store}."
+    show_jobs(target, lambda app: app.jobs.list(**query), JOB_COLUMNS, job_row, empty=empty, limit=query["limit"])
 
 
 @command.command("show")

@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import current_user, run_audited
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.failures import NotDone
 from drumbeat.cli.options import NAME, CliTarget, pass_target, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 command = resource_group("locks", "Locks: who holds and who waits for each lock of the cluster.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("lock", "holders", "waiting", "held by", "for", "token", "lease left"),
     numbers=frozenset({"waiting", "token"}),
     elastic=frozenset({"lock", "held by", "for"}),
     droppable=("for", "token", "held by"),
 )
-TICKET_COLUMNS = output.Columns(
+TICKET_COLUMNS = output.TableColumns(
     names=("place", "ticket", "token", "owner", "for", "since (UTC)", "lease left"),
     numbers=frozenset({"token"}),
     elastic=frozenset({"owner", "for"}),
@@ -42,10 +42,8 @@ TICKET_COLUMNS = output.Columns(
 @pass_target
 def list_(target: CliTarget, everything: bool) -> None:
     """List the locks that have holders or waiters."""
-    call_and_show(
-        target,
-        lambda app: app.locks.list(all=everything),
-        lambda locks: output.show_list(target, locks, COLUMNS, _row, empty=f"No lock is in use in {target.store_url}."),
+    output.list_and_show(
+        target, lambda app: app.locks.list(all=everything), COLUMNS, _row, empty="No lock is in use in {store}."
     )
 
 

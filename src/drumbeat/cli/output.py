@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from drumbeat.cli import formatting
-from drumbeat.cli.connection import utc_now
+from drumbeat.cli.connection import call_and_show, utc_now
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rich.console import Console
     from rich.table import Table
 
+    from drumbeat.app import Drumbeat
     from drumbeat.cli.options import CliTarget
 
 T = TypeVar("T")
+Row = Callable[[T, datetime], list[str]]
+"""The cells of one record, at this time."""
 
 DEFAULT_WIDTH = 200
 """Columns when the output is no terminal."""
@@ -78,23 +80,35 @@ def print_json(record: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
+def list_and_show(
+    target: CliTarget,
+    query: Callable[[Drumbeat], Awaitable[Sequence[T]]],
+    columns: TableColumns,
+    row: Row[T],
+    **more: Any,
+) -> None:
+    """Query a list and show it, with --watch again every second; `more` as of `show_list`."""
+    call_and_show(target, query, lambda records: show_list(target, records, columns, row, **more))
+
+
 def show_list(
     target: CliTarget,
     records: Sequence[T],
-    columns: Columns,
-    row: Callable[[T, datetime], list[str]],
+    columns: TableColumns,
+    row: Row[T],
     *,
     empty: str,
     limit: int | None = None,
     cursor: Callable[[T], str] = lambda record: record.id,  # type: ignore[attr-defined]
     to_json: Callable[[T], object] = lambda record: record,
 ) -> None:
-    """JSON lines, or a table. A page of `limit` records ends with the `--before` of the next one."""
+    """JSON lines, or a table; {store} in `empty` is its URL. A page of `limit` records ends with `--before` for the next."""
     if target.json:
         print_json_lines(map(to_json, records))
         return
     now = utc_now()
-    show_table(columns, [row(record, now) for record in records], empty=empty)
+    rows = [row(record, now) for record in records]
+    show_table(columns, rows, empty=empty.replace("{store}", target.store_url))
     if len(records) == limit:
         print_line(f"The newest {limit}; go on with --before {cursor(records[-1])}, or raise --limit.")
 
@@ -107,7 +121,7 @@ def report(target: CliTarget, record: object, line: str) -> None:
         print_line(line)
 
 
-class Columns(msgspec.Struct, frozen=True, kw_only=True):
+class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a table, and how they shrink on a narrow screen."""
 
     names: tuple[str, ...]
@@ -144,7 +158,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return max(len(name), min(longest, ELASTIC_WIDTH)) if name in self.elastic else longest
 
 
-def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
+def build_table(columns: TableColumns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
     """A table of text; states are coloured."""
     from rich.table import Table
     from rich.text import Text
@@ -161,7 +175,7 @@ def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DE
     return made
 
 
-def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
+def show_table(columns: TableColumns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """A table, or the line `empty`."""
     if not rows:
         print_line(empty)

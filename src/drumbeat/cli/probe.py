@@ -16,7 +16,8 @@ from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.errors import DrumbeatError
 from drumbeat.processes.frames import receive, send_to_parent
 from drumbeat.processes.spawn import spawn
-from drumbeat.settings import Settings, load
+from drumbeat.settings import Settings
+from drumbeat.settings_loader import load
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat

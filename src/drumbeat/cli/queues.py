@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import current_user, run_audited
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import NAME, CliTarget, pass_target, reason_option, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
 from drumbeat.plural import format_count
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 command = resource_group("queues", "Queues: in which jobs wait for a worker.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state"),
     numbers=frozenset({"ready", "scheduled", "running", "waiting"}),
     elastic=frozenset({"queue", "state"}),
@@ -36,12 +36,8 @@ COLUMNS = output.Columns(
 @pass_target
 def list_(target: CliTarget) -> None:
     """List the queues that have jobs, a pause, or a worker that takes them."""
-    call_and_show(target, lambda app: app.queues.list(), lambda queues: _show_list(target, queues))
-
-
-def _show_list(target: CliTarget, queues: list[QueueStats]) -> None:
-    empty = f"No queue has jobs, a pause or a worker in {target.store_url}."
-    output.show_list(target, queues, COLUMNS, _row, empty=empty)
+    empty = "No queue has jobs, a pause or a worker in {store}."
+    output.list_and_show(target, lambda app: app.queues.list(), COLUMNS, _row, empty=empty)
 
 
 def _row(queue: QueueStats, now: datetime) -> list[str]:

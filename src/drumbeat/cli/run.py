@@ -94,7 +94,7 @@ def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContext
 def _load_settings(target: CliTarget, app: str | None) -> Settings:
     """The settings of the command line and the environment, before the program is imported."""
     from drumbeat.cli.failures import BadInput
-    from drumbeat.settings import load
+    from drumbeat.settings_loader import load
 
     settings = load(target.flags | ({"app": app} if app else {}), {})
     if settings.app is None:

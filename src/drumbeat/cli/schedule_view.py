@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from drumbeat.admin import FireInfo, ScheduleInfo
     from drumbeat.schedules.preview import PreviewedFire
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("schedule", "task", "state", "when", "next (UTC)", "last (UTC)", "from"),
     elastic=frozenset({"schedule", "task", "when", "from"}),
     droppable=("from", "last (UTC)", "task"),
 )
-FIRE_COLUMNS = output.Columns(
+FIRE_COLUMNS = output.TableColumns(
     names=("fire time (UTC)", "outcome", "late", "job", "state", "took", "instance", "error"),
     elastic=frozenset({"outcome", "error"}),
     droppable=("instance", "took", "late"),
 )
-PREVIEW_COLUMNS = output.Columns(names=("fire time", "UTC", "in", "note"), droppable=("in",))
+PREVIEW_COLUMNS = output.TableColumns(names=("fire time", "UTC", "in", "note"), droppable=("in",))
 
 
 def schedule_row(schedule: ScheduleInfo, now: datetime) -> list[str]:

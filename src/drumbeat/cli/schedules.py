@@ -11,7 +11,7 @@ import click
 
 from drumbeat.cli import completion, output
 from drumbeat.cli.audit_scope import current_user, run_audited
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.failures import BadInput
 from drumbeat.cli.options import TIMESTAMP, CliTarget, pass_target, reason_option, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
@@ -27,7 +27,7 @@ from drumbeat.durations import to_iso
 from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
-    from drumbeat.admin import BackfillResult, FireInfo, ScheduleInfo
+    from drumbeat.admin import BackfillResult, ScheduleInfo
     from drumbeat.app import Drumbeat
 
 command = resource_group("schedules", "Schedules: when tasks are enqueued by themselves, and the result of each fire.")
@@ -40,15 +40,11 @@ command = resource_group("schedules", "Schedules: when tasks are enqueued by the
 @pass_target
 def list_(target: CliTarget, /, everything: bool) -> None:
     """List schedules, by name."""
-    call_and_show(
-        target, lambda app: app.schedules.list(all=everything), lambda schedules: _show_list(target, schedules)
-    )
-
-
-def _show_list(target: CliTarget, schedules: list[ScheduleInfo]) -> None:
     from drumbeat.cli.schedule_view import COLUMNS, schedule_row
 
-    output.show_list(target, schedules, COLUMNS, schedule_row, empty=f"No schedules in {target.store_url}.")
+    output.list_and_show(
+        target, lambda app: app.schedules.list(all=everything), COLUMNS, schedule_row, empty="No schedules in {store}."
+    )
 
 
 @command.command("show")
@@ -280,19 +276,11 @@ def preview(
 @pass_target
 def history(target: CliTarget, /, name: str, before: datetime | None, limit: int) -> None:
     """Show the fires of a schedule and the result of each, newest first."""
-    call_and_show(
-        target,
-        lambda app: app.schedules.history(name, before=before, limit=limit),
-        lambda fires: _show_history(target, name, fires, limit),
-    )
-
-
-def _show_history(target: CliTarget, name: str, fires: list[FireInfo], limit: int) -> None:
     from drumbeat.cli.schedule_view import FIRE_COLUMNS, fire_row
 
-    output.show_list(
+    output.list_and_show(
         target,
-        fires,
+        lambda app: app.schedules.history(name, before=before, limit=limit),
         FIRE_COLUMNS,
         fire_row,
         empty=f"No fire of {name} is on record.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import completion, formatting, output
-from drumbeat.cli.connection import call_and_show, call_app
+from drumbeat.cli.connection import call_app
 from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 command = resource_group("tasks", "Tasks: the functions that jobs are calls of.")
 
 COUNTS = ("pending", "running", "succeeded", "dead", "cancelled")
-COLUMNS = output.Columns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
-RUN_COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
+RUN_COLUMNS = output.TableColumns(
     names=("job", "run", "schedule", "due (UTC)", "late", "started (UTC)", "took", "instance", "ended", "error"),
     numbers=frozenset({"run", "late"}),
     elastic=frozenset({"schedule", "error"}),
@@ -34,12 +34,8 @@ RUN_COLUMNS = output.Columns(
 @pass_target
 def list_(target: CliTarget) -> None:
     """List the tasks that have jobs, or that a living instance or the app knows."""
-    call_and_show(target, lambda app: app.tasks.list(), lambda tasks: _show_list(target, tasks))
-
-
-def _show_list(target: CliTarget, tasks: list[TaskInfo]) -> None:
-    empty = f"No task has jobs, or a worker that knows it, in {target.store_url}."
-    output.show_list(target, tasks, COLUMNS, _row, empty=empty)
+    empty = "No task has jobs, or a worker that knows it, in {store}."
+    output.list_and_show(target, lambda app: app.tasks.list(), COLUMNS, _row, empty=empty)
 
 
 def _row(task: TaskInfo, _now: datetime) -> list[str]:
@@ -74,16 +70,13 @@ def show(target: CliTarget, task: str) -> None:
 @pass_target
 def history(target: CliTarget, task: str, before: str | None, limit: int) -> None:
     """Show every run of a task: when it was due and ran, where, and how it ended."""
-    call_and_show(
+    output.list_and_show(
         target,
         lambda app: app.history(task=task, before=before, limit=limit),
-        lambda runs: _show_runs(target, task, runs),
+        RUN_COLUMNS,
+        _run_row,
+        empty=f"No run of {task} is on record in {{store}}.",
     )
-
-
-def _show_runs(target: CliTarget, task: str, runs: list[Run]) -> None:
-    empty = f"No run of {task} is on record in {target.store_url}."
-    output.show_list(target, runs, RUN_COLUMNS, _run_row, empty=empty)
 
 
 def _run_row(run: Run, now: datetime) -> list[str]:

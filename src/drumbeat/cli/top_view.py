@@ -32,19 +32,19 @@ MAX_GROUPS = 5
 MAX_REASONS = 4
 MAX_GROUPS_READ = 100
 
-QUEUES = output.Columns(
+QUEUES = output.TableColumns(
     names=("queue", "ready", "scheduled", "running", "waiting", "done/s", "failed/s", "oldest ready", "state"),
     numbers=frozenset({"ready", "scheduled", "running", "waiting", "done/s", "failed/s"}),
     elastic=frozenset({"queue", "state"}),
     droppable=("waiting", "scheduled", "state"),
 )
-INSTANCES = output.Columns(
+INSTANCES = output.TableColumns(
     names=("instance", "app", "host", "pid", "roles", "running", "last beat"),
     numbers=frozenset({"pid"}),
     elastic=frozenset({"app", "host", "roles"}),
     droppable=("roles", "app", "host"),
 )
-GROUPS = output.Columns(
+GROUPS = output.TableColumns(
     names=("last died", "letters", "task", "error"),
     numbers=frozenset({"letters"}),
     elastic=frozenset({"task", "error"}),

@@ -7,11 +7,11 @@ drops the stores of its parent without closing them: the files and sockets under
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
+from drumbeat.fork import reset_in_child
 from drumbeat.store.protocol import Store
 
 from .result_poller import ResultPoller
@@ -80,7 +80,7 @@ class LoopStores:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopStore] = WeakKeyDictionary()
         self.open_stores: dict[asyncio.AbstractEventLoop, Store] = {}
         """The short way of every call to an open store: one lookup, without a lock."""
-        _all_loop_stores.add(self)
+        reset_in_child(self)
 
     def current(self) -> LoopStore:
         """The store of the running loop, opened or not."""
@@ -107,14 +107,4 @@ class LoopStores:
         self._by_loop, self.open_stores = WeakKeyDictionary(), {}
 
 
-_all_loop_stores: WeakSet[LoopStores] = WeakSet()
 _kept_alive: list[object] = []
-
-
-def _reset_all_after_fork() -> None:
-    for loop_stores in list(_all_loop_stores):
-        loop_stores.reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all_after_fork)

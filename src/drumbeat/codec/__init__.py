@@ -1,8 +1,8 @@
 """Typed JSON of arguments and results, from a function's own signature.
 
-`Signature` encodes and decodes the arguments of a task, `encode_result` and `decode_result` what it returns, `storable`
-makes any text fit for every store. What would arrive changed is refused where it is given, not where it is missed. The
-content of a store is untrusted: nothing but JSON is read, and size and depth are bounded before it is parsed.
+`Signature` encodes and decodes the arguments of a task, `encode_result` and `decode_result` its results; `storable_text.py`
+makes any text storable. Values that would not survive the round trip are refused at enqueue. The content of a store is
+untrusted: only JSON is decoded, and its size and depth are bounded before it is parsed.
 """
 
 from drumbeat.codec.json_codec import Undecodable

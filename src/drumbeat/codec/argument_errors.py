@@ -1,4 +1,4 @@
-"""The messages of refused arguments: slow paths that look for the argument to name."""
+"""Error messages of refused arguments: slow paths that find the argument to name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drumbeat.errors import InvalidArguments
 _PATH = re.compile(r"\$\.([^.\[`]+)([^`]*)`$")
 
 
-class _Parameter(Protocol):
+class _NamedParameter(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -24,9 +24,9 @@ class _Parameter(Protocol):
 
 
 def binding_error(
-    task: str, parameters: Iterable[_Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    task: str, parameters: Iterable[_NamedParameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> InvalidArguments:
-    """The call does not fit the parameters."""
+    """The call does not match the parameters."""
     known = {parameter.name: parameter for parameter in parameters}
     positional = [parameter.name for parameter in known.values() if parameter.kind != "keyword"]
     filled = set(positional[: len(args)])
@@ -45,7 +45,7 @@ def binding_error(
 
 
 def encoding_error(task: str, given: Mapping[str, Any], error: Exception) -> InvalidArguments:
-    """Some value could not be written as JSON at all: find whose."""
+    """A value could not be encoded as JSON: find its argument."""
     for name, value in given.items():
         try:
             encoder.encode(value)
@@ -67,7 +67,7 @@ def _describe_encoding_problem(error: Exception) -> str:
 
 
 def size_error(task: str, given: Mapping[str, Any], size: int, limit: int) -> InvalidArguments:
-    """The whole is too large: name the largest part of it."""
+    """The arguments are too large: name the largest."""
     name = max(given, key=lambda name: len(encoder.encode(given[name])))
     return InvalidArguments(
         f"{task}: the arguments are {size:,} bytes of JSON, over the limit of {limit:,}, and {name!r} is the largest: "
@@ -77,7 +77,7 @@ def size_error(task: str, given: Mapping[str, Any], size: int, limit: int) -> In
 
 
 def type_error(task: str, given: Mapping[str, Any], hints: Mapping[str, Any], error: Exception) -> InvalidArguments:
-    """The typed decoder refused what was written: its message ends with the path."""
+    """The typed decoder refused the encoded value: its message ends with the path."""
     message, _, place = str(error).rpartition(" - at ")
     path = _PATH.search(place)
     if path is None or path[1] not in given:
@@ -91,7 +91,7 @@ def type_error(task: str, given: Mapping[str, Any], hints: Mapping[str, Any], er
 
 
 def changed_value_error(task: str, name: str, value: Any, hint: Any, found: Difference) -> InvalidArguments:
-    """The value is JSON, and was read back, but as something else."""
+    """The value was decoded as a different one."""
     where, reason = found
     if not where and hint is not Any and reason.startswith("is ") and "would arrive as" in reason:
         reason = f"must be {format_hint(hint)}, not {type(value).__name__}"

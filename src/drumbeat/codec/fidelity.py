@@ -1,8 +1,7 @@
-"""Whether a value survives the way through JSON.
+"""Checks whether a value survives the round trip through JSON.
 
-`difference` compares what was given with what came back from the typed decoder; it needs no types of its own, because
-the decoder has applied them. `unkeepable` looks at a value alone. Both walk only values that have been encoded, so
-they are finite and not too deep.
+A comparison of the given value with the decoded one needs no types: the decoder has applied them. A value alone is checked for
+numbers that JSON cannot hold. Both traverse only values that have been encoded, which are finite and not too deep.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Difference = tuple[str, str]
 
 # Of one type before and after: then they are equal as well.
 ALWAYS_SAME: frozenset[type] = frozenset({str, bool, type(None), bytes, date, time, UUID})
-# A subclass may be given for these if it is equal: StrEnum for str, a pendulum moment for datetime.
+# A subclass may be given for these if it is equal: StrEnum for str, a pendulum DateTime for datetime.
 _MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, timedelta, UUID})
 _BYTES = (bytes, bytearray, memoryview)
 # Asked at every record of a list: finding out takes longer than comparing one. Classes that come and go are let go.
@@ -35,7 +34,7 @@ _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
 LONG_NUMBER_DIGITS = 19
-"""An integer beyond 64 bits has so many digits at least."""
+"""The minimum number of digits of an integer beyond 64 bits."""
 LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG_NUMBER_DIGITS)
 
 
@@ -45,7 +44,7 @@ def is_equal(given: Any, got: Any, raw: bytes) -> bool:
 
 
 def find_difference(given: Any, got: Any) -> Difference | None:
-    """The first place where the value came back as something else; None if there is none."""
+    """The first difference between the given and the decoded value; None if there is none."""
     kind = type(given)
     if kind is type(got):
         if kind in ALWAYS_SAME:
@@ -106,7 +105,7 @@ def _compare_sequences(given: Sequence[Any], got: Sequence[Any]) -> Difference |
 
 
 def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
-    """Whether all items are of plain types, before and after: known without a step of Python for each."""
+    """Whether all items are of plain types, before and after; checked without a Python loop."""
     kinds = set(map(type, given))
     if kinds != set(map(type, got)):
         return False
@@ -144,7 +143,7 @@ def _compare_sets(given: Set[Any], got: Set[Any]) -> Difference | None:
 
 
 def fields_of(kind: type) -> Collection[str] | None:
-    """The names of the fields of a record type, or None if it is none."""
+    """The field names of a record type; None for other types."""
     try:
         return _fields[kind]
     except KeyError:
@@ -171,7 +170,7 @@ def _compare_fields(given: Any, got: Any, fields: Collection[str]) -> Difference
 
 
 def find_unkeepable(value: Any) -> Difference | None:
-    """The first place where the value holds a number that JSON, or a store, would not keep."""
+    """The first number in the value that JSON or a store cannot hold."""
     match value:
         case None | bool() | str() | bytes():
             return None

@@ -1,7 +1,7 @@
-"""The types of a function's parameters: found, checked, and fingerprinted.
+"""Resolves, checks and fingerprints the types of a function's parameters.
 
-A type is accepted if JSON can carry it and msgspec, or the type itself, can read it back. The fingerprint tells whether
-two programs, or two versions of one, mean the same arguments; it knows shapes, not the names of classes.
+A type is accepted if msgspec, or the type itself, can decode it from JSON. The fingerprint tells whether two programs, or two
+versions of one, use the same arguments; it depends on the shapes of types, not on class names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAY_BE_LARGE = (
 
 
 def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
-    """The type an annotation means; `names` are those known where the function was defined, beside its module's.
+    """The type of an annotation; `names` are the locals around the function's definition.
 
     Raises:
         NameError, AttributeError: a name in it is not defined yet.
@@ -54,16 +54,16 @@ def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[s
 
 
 def find_unsupported(hint: Any) -> type | None:
-    """The class somewhere within the type that nobody can read from JSON; None if all is well."""
+    """The class within the type that cannot be decoded from JSON; None if there is none."""
     found: list[type] = []
     _describe(msgspec.inspect.type_info(hint), {}, found)
     return found[0] if found else None
 
 
 def can_compare_by_equality(hint: Any) -> bool:
-    """Whether a list or a dict of this type that comes back equal is the same: so for what JSON has itself.
+    """Whether a list or dict of this type that is decoded as equal is also of the same types, as JSON's own types are.
 
-    Not so for Decimal (a float is equal), enums of texts, and whatever has those in it.
+    Not for Decimal (equal to a float), string enums, and types that contain them.
     """
     node = msgspec.inspect.type_info(hint)
     return isinstance(node, _MAY_BE_LARGE) and _is_json_itself(node)
@@ -82,7 +82,7 @@ def _is_json_itself(node: msgspec.inspect.Type) -> bool:
 
 
 def fingerprint(parts: list[tuple[str, str, bool, Any]]) -> str:
-    """12 hexadecimal characters for (name, kind, required, type) of each parameter: the same in every process."""
+    """12 hexadecimal characters from (name, kind, required, type) of each parameter, the same in every process."""
     shapes = [
         [name, kind, required, _describe(msgspec.inspect.type_info(hint), {}, [])]
         for name, kind, required, hint in parts
@@ -91,7 +91,7 @@ def fingerprint(parts: list[tuple[str, str, bool, Any]]) -> str:
 
 
 def _describe(node: Any, seen: dict[int, int], unknown: list[type]) -> Any:
-    """The shape of a type as plain JSON values; classes that cannot be read are put into `unknown`."""
+    """The shape of a type as plain JSON values; classes that cannot be decoded are added to `unknown`."""
     if isinstance(node, tuple):
         return [_describe(item, seen, unknown) for item in node]
     if isinstance(node, msgspec.inspect.Field):
@@ -138,7 +138,7 @@ def _strip_titles(schema: Any) -> Any:
 
 
 def format_hint(hint: Any) -> str:
-    """The type as people write it."""
+    """The type as it is written in code."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__
     return str(hint).replace("typing.", "")

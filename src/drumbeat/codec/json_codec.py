@@ -1,4 +1,4 @@
-"""JSON in and out by msgspec, with the types that it does not know by itself.
+"""JSON encoding and decoding by msgspec, extended by types that it does not support itself.
 
 Those are pydantic models (recognised by their methods: pydantic is never imported) and subclasses of plain types.
 """
@@ -16,7 +16,7 @@ from drumbeat.codec.limits import is_deeper
 
 
 class Undecodable(Exception):
-    """Stored text that does not fit: not JSON at all (`json` is false), or JSON of another shape."""
+    """Stored text that cannot be decoded: not JSON (`json` is false), or JSON of another shape."""
 
     def __init__(self, reason: str, *, json: bool) -> None:
         super().__init__(reason)
@@ -25,7 +25,7 @@ class Undecodable(Exception):
 
 
 def is_model(kind: Any) -> bool:
-    """Whether this is a class of pydantic's kind, which reads and writes its own JSON."""
+    """Whether this class encodes and decodes its own JSON, as pydantic models do."""
     return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
 
 
@@ -34,7 +34,7 @@ _ONLY_AS_KEYS = frozenset({bool, list, tuple, dict, set, frozenset, type(None)})
 
 
 def _to_builtin(value: Any) -> Any:
-    """What stands in JSON for a value that msgspec does not know."""
+    """The JSON value of a type that msgspec does not support."""
     if is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True, warnings=False).encode())
     if type(value) in _ONLY_AS_KEYS:
@@ -63,7 +63,7 @@ def _to_builtin(value: Any) -> Any:
 
 
 def _from_builtin(kind: Any, value: Any) -> Any:
-    """The value of a type that msgspec does not know, from plain JSON values."""
+    """The value of a type that msgspec does not support, from plain JSON values."""
     if kind is object:
         return value
     # By its own JSON, not by its Python rules: a strict model takes the text of a date from JSON only.
@@ -77,7 +77,7 @@ def decoder_of(hint: Any) -> msgspec.json.Decoder[Any]:
     """A decoder for this type.
 
     Raises:
-        TypeError: msgspec cannot tell such values apart in JSON, or not at all.
+        TypeError: msgspec cannot decode this type, or cannot distinguish its variants in JSON.
         NameError: the type has fields of types that are not defined yet.
     """
     return msgspec.json.Decoder(hint, dec_hook=_from_builtin)
@@ -87,7 +87,7 @@ def decode_bounded(decoder: msgspec.json.Decoder[Any], raw: str | bytes, *, limi
     """Decode untrusted text, bounded in size and depth before it is parsed.
 
     Raises:
-        Undecodable: for whatever reason.
+        Undecodable: for any reason.
     """
     try:
         text = raw.encode() if isinstance(raw, str) else raw
@@ -104,7 +104,7 @@ def decode_bounded(decoder: msgspec.json.Decoder[Any], raw: str | bytes, *, limi
 
 
 def _decode_error(text: bytes, error: Exception) -> Undecodable:
-    # A wrong type may be met before the place where the text stops being JSON: only a second look tells.
+    # A wrong type may come before the position where the text stops being JSON: only a second parse tells.
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
         msgspec.json.decode(text)

@@ -1,6 +1,6 @@
 """Bounds on JSON text, checked on the text itself: size, depth, NUL.
 
-All are exact, and cheap for the ordinary payload: a quick look says that nothing can be wrong, and only else is it read.
+All are exact, and cheap for ordinary payloads: a quick test excludes violations, and only otherwise is the text scanned.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 MAX_PAYLOAD = 256 * 1024
-"""Bytes of JSON that arguments or a result may have."""
+"""The maximum size of arguments or a result in bytes of JSON."""
 
 MAX_DEPTH = 100
-"""Levels of lists and objects within one value."""
+"""The maximum nesting of lists and objects within one value."""
 
-# One that never ends goes to the end: in broken JSON each quote would be tried anew.
+# An unterminated string extends to the end: otherwise each quote in invalid JSON would be tried again.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # An even number of backslashes before it is just backslashes, and then the text "u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -27,11 +27,11 @@ def has_nul(raw: bytes) -> bool:
 
 
 def is_deeper(raw: bytes, levels: int) -> bool:
-    """Whether lists and objects are nested in more than so many levels. Broken JSON may count as deep."""
+    """Whether lists and objects are nested more deeply than this. Invalid JSON may count as deep."""
     if len(raw) <= levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     brackets = _STRING.sub(b"", raw).translate(_TO_SQUARE, _NOT_BRACKETS)
-    # Each pass takes away the innermost level, so ordinary data is gone after a few.
+    # Each pass removes the innermost level, so ordinary data is gone after a few.
     for _ in range(levels):
         shallower = brackets.replace(b"[]", b"")
         if not shallower or len(shallower) == len(brackets):

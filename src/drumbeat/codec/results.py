@@ -1,7 +1,7 @@
-"""What a task returned, kept as JSON and read back by the return annotation.
+"""Results of tasks, stored as JSON and decoded by the return annotation.
 
-A result is never a reason to fail or to repeat a job: what cannot be kept is `Unstorable`, and the job has succeeded
-all the same. A value of another type than the annotation's is the handler's affair and is kept as it is.
+A result never makes a job fail: one that cannot be stored is `Unstorable`, and the job has still succeeded. A value of another
+type than the annotation is stored as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_RESULT_READ = 64 * 1024 * 1024
 
 
 class Unstorable(Exception):
-    """A result that cannot be kept; `reason` says why, for people."""
+    """A result that cannot be stored, and the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -33,7 +33,7 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
     """The JSON of a result.
 
     Raises:
-        Unstorable: it is no JSON, or would come back as something else, or is too large.
+        Unstorable: it is no JSON, would be decoded as a different value, or is too large.
     """
     if value is None:
         return "null"
@@ -57,7 +57,7 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
 
 
 def decode_result(raw: str | bytes, type: Any = None) -> Any:
-    """The result again, by the return annotation; None stands for a type that is not known.
+    """Decode a result by the return annotation; None stands for an unknown type.
 
     Raises:
         Undecodable: it is no JSON, or not of that type.

@@ -1,7 +1,7 @@
-"""The signature of a task: its arguments to JSON and back.
+"""The signature of a task: encodes its arguments to JSON and decodes them.
 
-Built once, when the task is registered. Annotations that name what is defined further down in the module are resolved
-at first use. The JSON is an object of what was given, by name: defaults are not stored, the worker's own apply.
+Built once, when the task is registered. Annotations that name classes defined later in the module are resolved at first use.
+The JSON is an object of the given arguments, by name: defaults are not stored, those of the worker apply.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ResolvedSignature(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known once all types are."""
+    """What is derived from the resolved types."""
 
     hints: dict[str, Any]
     shape: type[Any]
-    """A record with a field for each parameter: it binds a call as Python would, but faster than inspect does."""
+    """A record with a field for each parameter: binds a call as Python does, faster than inspect."""
     decoder: msgspec.json.Decoder[Any]
     by_equality: tuple[bool, ...]
-    """For each parameter, whether a value that comes back equal has come back the same."""
+    """For each parameter, whether equality proves that the value survived the round trip."""
     plain_types: tuple[type, ...] | None
-    """The types of the parameters, if all can be given by position and values of just these types arrive as they are."""
+    """The types of the parameters, if all can be positional and values of exactly these types survive the round trip."""
     min_long_length: int
-    """In JSON that is shorter there is no long number."""
+    """JSON shorter than this contains no integer beyond 64 bits."""
     hash: str
     returns: Any
 
 
 class Signature:
-    """How a task is called, and how such a call is stored."""
+    """The parameters of a task, and the stored form of its calls."""
 
     def __init__(self, name: str, parameters: Iterable[Parameter], function: Callable[..., Any] | None = None) -> None:
         self.name = name
@@ -76,10 +76,10 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, names: Mapping[str, Any] | None = None) -> Self:
-        """The signature of a function; `names` may be the locals around its definition, for annotations in text.
+        """The signature of a function; `names`: the locals around its definition, for annotations that are strings.
 
         Raises:
-            ConfigError: a parameter cannot be stored, and which.
+            ConfigError: a parameter cannot be stored; the message names it.
         """
         name = getattr(function, "__qualname__", None) or repr(function)
         signature = cls(name, (_parameter(name, p) for p in inspect.signature(function).parameters.values()), function)
@@ -87,12 +87,12 @@ class Signature:
         try:
             signature._resolved_signature = signature._resolve()
         except (NameError, AttributeError):
-            pass  # named but not defined yet; asked again at first use
+            pass  # not defined yet; resolved at first use
         return signature
 
     @classmethod
     def of_value(cls, name: str, type: Any) -> Self:
-        """The signature of a batch task, which is enqueued with one value and handed many."""
+        """The signature of a batch task, which is enqueued with one value and called with many."""
         signature = cls(name, [Parameter(name="value", kind="any", required=True, annotation=type)])
         signature._resolved_signature = signature._resolve()
         return signature
@@ -109,18 +109,18 @@ class Signature:
 
     @property
     def returns(self) -> Any:
-        """The type that results are read back by; `Any` if there is no annotation, or none that JSON can follow."""
+        """The type that results are decoded to; `Any` without an annotation, or if JSON cannot represent it."""
         return self._ensure_resolved().returns
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD) -> str:
         """The JSON of a call.
 
         Raises:
-            InvalidArguments: which argument, and why it would not arrive as it was given.
+            InvalidArguments: which argument would not survive the round trip, and why.
         """
         plan = self._resolved_signature or self._ensure_resolved()
         if plan.plain_types is not None and not kwargs and tuple(map(type, args)) == plan.plain_types:
-            # Most calls: texts and numbers, which cannot arrive as anything else.
+            # Most calls: strings and numbers, which always survive the round trip.
             try:
                 raw = encoder.encode(plan.shape(*args))
             except UnicodeEncodeError:
@@ -141,9 +141,9 @@ class Signature:
             back = plan.decoder.decode(raw)
         except Exception as error:
             raise type_error(self.name, self._given_arguments(call), plan.hints, error) from error
-        # Of one record, so of one length; `strict=` would cost a seventh of the whole.
+        # Equal lengths, because both are of one record type; `strict=` would cost a seventh of the whole.
         for value, arrived, by_equality in zip(self._values(call), self._values(back), plan.by_equality):  # noqa: B905
-            # The usual arguments, without the price of a call.
+            # The usual arguments, without the cost of a function call.
             if value is arrived or (type(value) is type(arrived) and type(value) in ALWAYS_SAME):
                 continue
             if not (by_equality and is_equal(value, arrived, raw)) and find_difference(value, arrived) is not None:
@@ -212,7 +212,7 @@ class Signature:
         )
 
     def _build_struct(self, hints: dict[str, Any]) -> type[Any]:
-        # UNSET is not written to JSON, and stands for what was not in it.
+        # UNSET is not encoded, and stands for absent arguments.
         fields = {p.name: (p.name, hints[p.name], *(() if p.required else (UNSET,))) for p in self.parameters}
         by_keyword = [fields[p.name] for p in self.parameters if p.kind == "keyword"]
         by_position = [fields[p.name] for p in self.parameters if p.kind != "keyword"]
@@ -233,8 +233,9 @@ class Signature:
             raise ConfigError(f"{self.name}: parameter {parameter.name!r}: {error}", parameter.name) from error
         if unknown is not None:
             raise ConfigError(
-                f"{self.name}: parameter {parameter.name!r} is annotated {format_hint(hint)}, but {format_hint(unknown)} cannot be "
-                "stored as JSON: use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
+                f"{self.name}: parameter {parameter.name!r} is annotated {format_hint(hint)}, "
+                f"but {format_hint(unknown)} cannot be stored as JSON: "
+                "use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
                 parameter.name,
             )
         return hint
@@ -247,7 +248,7 @@ class Signature:
             decoder_of(hint)
             return Any if find_unsupported(hint) else hint
         except (NameError, AttributeError, TypeError, SyntaxError):
-            return Any  # a result is a courtesy: its type must not keep a task from being registered
+            return Any  # the type of a result must not keep a task from being registered
 
     def _check_text(self, raw: bytes, call: Any) -> None:
         if has_nul(raw):

@@ -6,12 +6,12 @@ _NOTE = " ... [{} characters cut] ... "
 
 
 def make_storable(text: str, limit: int) -> str:
-    """The text with NUL and lone surrogates written visibly, in at most `limit` characters.
+    """The text with NUL and lone surrogates escaped, in at most `limit` characters.
 
-    One bad character would make a store refuse the whole batch it travels in. What is too long loses its middle: an
-    error is told by its beginning, a traceback by its end.
+    One bad character would make a store refuse the whole batch. A text that is too long loses its middle: the beginning of
+    an error and the end of a traceback matter most.
     """
-    # Cut first, so that a text of megabytes is not escaped whole; again after, because escaping lengthens.
+    # Cut first, so that megabytes are not escaped; and again after, because escaping lengthens.
     text = _cut(text, limit)
     text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
     return _cut(text, limit)

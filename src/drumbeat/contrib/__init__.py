@@ -1,1 +1,1 @@
-"""Drumbeat beside other things that a program uses. Each module is public, and imported by whoever wants it."""
+"""Integrations with other libraries. Each module is public, and imported only by programs that use it."""

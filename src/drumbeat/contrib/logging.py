@@ -1,6 +1,6 @@
-"""Which job a log record is about, for programs that configure logging themselves.
+"""Log fields of the running job, for programs that configure logging themselves.
 
-`drumbeat run` and `app.run()` need none of this: where nobody has configured logging, their own lines have these fields.
+`drumbeat run` and `app.run()` do not need it: unless the program configures logging, their own lines have these fields.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from drumbeat.tracing import current_trace_ids
 __all__ = ["FIELDS", "JobFields"]
 
 FIELDS = ("job", "attempt", "task", "queue", "trace_id", "span_id")
-"""What a record has after `JobFields`. One of a batch handler also has `jobs`, their number, instead of `job` and `attempt`."""
+"""What `JobFields` adds to a record. In a batch handler it is `jobs`, their number, instead of `job` and `attempt`."""
 
 
 class JobFields(logging.Filter):
-    """Give each record the fields of the job whose handler has written it; lets every record pass.
+    """Adds to each record the fields of the job whose handler wrote it; lets every record pass.
 
-    Belongs on handlers: a logger's own filters do not see the records of the loggers below it. It looks at the thread and the
-    context that log, so it must come before a queue, on the `QueueHandler`. What a record has already stays as it is.
+    Attach it to handlers: a logger's own filters do not see the records of its child loggers. It reads the thread and context
+    that log, so it must come before a queue, on the `QueueHandler`. Fields that a record already has stay.
     """
 
     def __init__(self, name: str = "", *, outside: object = "-") -> None:
-        """`outside`: what a field is where there is none, so that a format may name it; None leaves it out. `name` is as with
-        every logging.Filter: only records of this logger, and of those below it, pass."""
+        """`outside`: the value of fields outside a job, so that a format can name them; None omits them. `name` is that of
+        logging.Filter: only records of this logger and its children pass."""
         super().__init__(name)
         self._outside = outside
 

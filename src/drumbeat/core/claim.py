@@ -22,7 +22,7 @@ class ClaimRef(msgspec.Struct, frozen=True, array_like=True):
 class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     """What a worker needs of a job. The order of the fields is the order of columns in every engine's claim.
 
-    Not derived from `JobFields`: it is built for every run, and a constructor with keywords takes three times as long.
+    Not derived from `AllJobFields`: it is built for every run, and a constructor with keywords takes three times as long.
     """
 
     id: JobId

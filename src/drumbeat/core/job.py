@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from drumbeat.core.job_fields import GivenFields, JobFields
+from drumbeat.core.job_fields import AllJobFields, GivenFields
 from drumbeat.core.job_fields import JobState as JobState
 from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
@@ -103,7 +103,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+class Job(AllJobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
     """The record of a job, as people and programs see it."""
 
     @property

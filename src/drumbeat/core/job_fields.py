@@ -2,7 +2,7 @@
 
     GivenFields ---> NewJob                       what a caller enqueues
         |
-    JobFields -----> Job                          what programs see
+    AllJobFields --> Job                          what programs see
                      store/records.py: StoredJobRow    a row of a SQL engine, and with it the columns of all statements
                      web/api/records.py: JobRecord     the answer of the API
 
@@ -70,7 +70,7 @@ class GivenFields(msgspec.Struct, Generic[Duration], frozen=True, kw_only=True):
     """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: the call was not traced."""
 
 
-class JobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], frozen=True, kw_only=True):
+class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], frozen=True, kw_only=True):
     """All fields of a job."""
 
     state: JobState
@@ -104,4 +104,4 @@ class JobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], fro
 
 
 GIVEN_FIELDS: tuple[str, ...] = GivenFields.__struct_fields__
-JOB_FIELDS: tuple[str, ...] = JobFields.__struct_fields__
+JOB_FIELDS: tuple[str, ...] = AllJobFields.__struct_fields__

@@ -2,7 +2,8 @@
 
 from drumbeat.locks.lease_keeper import LeaseKeeper
 from drumbeat.locks.local import local_lock
-from drumbeat.locks.lock import GlobalLock, HeldLock, LockClient, LockOptions, SyncLock, parse_options
+from drumbeat.locks.lock import GlobalLock, SyncLock
+from drumbeat.locks.lock_client import HeldLock, LockClient, LockOptions, parse_options
 
 __all__ = [
     "GlobalLock",

@@ -1,8 +1,8 @@
-"""One run of the keeper: from the first lock that this process wants to some seconds after the last.
+"""LeaseRenewer: renews and observes the tickets of a process, from its first lock to some seconds after its last.
 
-It has four parts: one looks and renews, one tells those whose lease is over, one leaves for those who cannot wait for it, and
-one sees that nothing is left to do. They live on one loop, with one store: of a thread of their own, or of somebody's who
-lives on anyway. A run may move from there to a thread in the middle of its work: all it knows is in the books.
+Three loops share one event loop and one store: one renews leases and asks for the status of waiting tickets, one marks tickets
+whose lease is over, one releases tickets in the background. The event loop is that of a thread of its own, or of a worker's
+heartbeat; the renewer may move from there to a thread in the middle of its work, because its state is in the TicketTable.
 """
 
 import asyncio
@@ -43,24 +43,24 @@ class _Alarm:
         try:
             self._loop.call_soon_threadsafe(self._wakeup.set)
         except RuntimeError:
-            pass  # it has just ended: the next run looks at everything
+            pass  # it has just ended: the next renewer checks everything
 
     def ensure_awake_by(self, at: float) -> None:
-        """Be awake at this moment. Nothing is done if that is so anyway."""
+        """Wake up at this time, unless the sleep ends sooner."""
         if at < self._until:
             self.wake()
 
     def clear(self) -> None:
         self._wakeup.clear()
-        self._until = math.inf  # whoever wants something from here on sets it, and the next sleep is none
+        self._until = math.inf  # a request from here on sets the wakeup, so the next sleep returns at once
 
     async def sleep(self, until: float) -> None:
         self._until = until
         await self._wakeup.wait(None if until == math.inf else until - self._clock.monotonic())
 
 
-class _Service:
-    """A coroutine as a service."""
+class _NamedService:
+    """A coroutine function as a `service.Service`."""
 
     def __init__(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.name = name
@@ -75,37 +75,36 @@ class LeaseRenewer:
         clock: Clock,
         try_finish: Callable[["LeaseRenewer", Exception | None], bool],
     ) -> None:
-        """`is_over`: asked whether this run may end, and told why if it must."""
+        """`try_finish`: asked whether the renewer may end; called with the error if it must."""
         self._table = table
         self._open_store = open_store
         self._clock = clock
         self._try_finish = try_finish
         self.channel: str | None = None
-        """Where tickets are called."""
+        """The channel on which tickets are notified."""
         self.is_ready = False
-        self.ready = _new_promise()
+        self.ready = _new_ready_future()
         self.ended: Future[None] = Future()
 
     def start_thread(self) -> None:
-        """In a thread of its own."""
-        # Daemon: a program may end without a word; its leases end by themselves.
+        # Daemon: a program may exit without closing; its leases expire.
         threading.Thread(target=self._run_thread, name="drumbeat locks", daemon=True).start()
 
     async def run_attached(self, store: Store) -> None:
-        """Here, with the store of somebody else. When this is cancelled, it is not at its end: see `move`."""
+        """Run on this loop, with this store. After a cancellation it goes on with `detach_to_thread`."""
         try:
             await self._run_services(store)
-        except Exception as caught:  # carried to whoever waits; our host goes on
+        except Exception as caught:  # raised in those who wait; the host goes on
             self._report_failure(caught)
         self.ended.set_result(None)
 
     def detach_to_thread(self) -> None:
-        """Go on in a thread, after `lodge` was cancelled. Who enters now waits until it listens there."""
+        """Go on in a thread, after `run_attached` was cancelled. An acquire waits until it listens there."""
         with self._table.mutex:
             self.is_ready = False
             if self.ready.done():
-                self.ready = _new_promise()
-            self._table.mark_notified("", 0)  # what was called meanwhile has not been heard
+                self.ready = _new_ready_future()
+            self._table.mark_notified("", 0)  # notifications in between are lost
         self.start_thread()
 
     def stop(self) -> None:
@@ -124,7 +123,7 @@ class LeaseRenewer:
     def _run_thread(self) -> None:
         try:
             asyncio.run(self._run_with_own_store())
-        except Exception as caught:  # carried to whoever waits
+        except Exception as caught:  # raised in those who wait
             self._report_failure(caught)
         finally:
             self.ended.set_result(None)
@@ -140,9 +139,10 @@ class LeaseRenewer:
         async with store.wake.listen(Subscriber(on_ticket=self._on_notification)) as self.channel:
             self.is_ready = True
             self.ready.set_result(self.channel)
-            looks, leaves = partial(self._renew_loop, store), partial(self._release_loop, store)
             async with run_in_background(
-                _Service("looks", looks), _Service("losses", self._expiry_loop), _Service("leaves", leaves)
+                _NamedService("lock renewal", partial(self._renew_loop, store)),
+                _NamedService("lock expiry", self._expiry_loop),
+                _NamedService("lock release", partial(self._release_loop, store)),
             ):
                 while not self._try_finish(self, None):
                     self._idle_alarm.clear()
@@ -161,7 +161,7 @@ class LeaseRenewer:
         self._renew_alarm.ensure_awake_by(self._table.mark_notified(ticket, after_us))
 
     async def _renew_loop(self, store: Store) -> None:
-        patience = OutageBackoff(self._clock, _RenewalOutageReporter())
+        backoff = OutageBackoff(self._clock, _RenewalOutageReporter())
         while True:
             self._renew_alarm.clear()
             asked_at = self._clock.monotonic()
@@ -170,27 +170,27 @@ class LeaseRenewer:
                 await self._renew_alarm.sleep(min(next_at, asked_at + self._table.max_sleep))
                 continue
             try:
-                seen = await store.locks.ticket_status(tickets, renew=renew)
-                for place in self._table.apply_statuses(seen, asked_at, renewed=renew):
-                    await self._reacquire(store, place)
+                statuses = await store.locks.ticket_status(tickets, renew=renew)
+                for ticket in self._table.apply_statuses(statuses, asked_at, renewed=renew):
+                    await self._reacquire(store, ticket)
             except StoreUnavailable as error:
                 self._table.reschedule(tickets)
-                await patience.wait(error)
+                await backoff.wait(error)
                 continue
-            patience.reset()
+            backoff.reset()
             if renew:
-                for place in self._table.find_abandoned():
-                    self._table.remove(place)
-                    self._table.queue_release(place, confirmed=True)
+                for ticket in self._table.find_abandoned():
+                    self._table.remove(ticket)
+                    self._table.queue_release(ticket, confirmed=True)
                 self._expiry_alarm.wake()
 
     async def _reacquire(self, store: Store, ticket: Ticket) -> None:
-        """A waiter whose lease ended, in an outage or with its store, stands in line again, at the end."""
+        """Put a waiter whose lease ended, in an outage or with its store, at the end of the queue again."""
         assert ticket.request is not None
         asked_at = self._clock.monotonic()
-        seen = await store.locks.acquire(ticket.request)
+        status = await store.locks.acquire(ticket.request)
         ticket.extend_trust(asked_at)
-        self._table.apply_statuses([seen], asked_at, renewed=False)
+        self._table.apply_statuses([status], asked_at, renewed=False)
 
     async def _expiry_loop(self) -> None:
         while True:
@@ -199,7 +199,7 @@ class LeaseRenewer:
             await self._expiry_alarm.sleep(min(self._table.expire_leases(now), now + self._table.max_sleep))
 
     async def _release_loop(self, store: Store) -> None:
-        patience = OutageBackoff(self._clock, _RenewalOutageReporter())
+        backoff = OutageBackoff(self._clock, _RenewalOutageReporter())
         while True:
             self._release_alarm.clear()
             asked_at = self._clock.monotonic()
@@ -210,9 +210,9 @@ class LeaseRenewer:
             try:
                 await store.locks.release(tickets)
             except StoreUnavailable as error:
-                await patience.wait(error)
+                await backoff.wait(error)
                 continue
-            patience.reset()
+            backoff.reset()
             self._table.confirm_released(tickets, asked_at)
 
     async def _release_remaining(self, store: Store) -> None:
@@ -225,28 +225,27 @@ class LeaseRenewer:
                 self._table.confirm_released(tickets, math.inf)
 
 
-def _new_promise() -> "Future[str | None]":
-    promise: Future[str | None] = Future()
-    promise.set_running_or_notify_cancel()  # nobody can cancel it for the others
-    return promise
+def _new_ready_future() -> "Future[str | None]":
+    ready: Future[str | None] = Future()
+    ready.set_running_or_notify_cancel()  # one waiter must not cancel it for the others
+    return ready
 
 
 def _root_cause(error: Exception) -> Exception:
-    """What has gone wrong, without the groups that it came in."""
+    """The error itself, without the exception groups around it."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 class _RenewalOutageReporter:
-    """A `service.Teller`: locks are kept in any program, and what it tells of is theirs."""
+    """A `service.OutageListener` for renewals, which also run in programs without a worker."""
 
     is_away = False
 
     def on_failure(self, part: object, error: StoreUnavailable) -> None:
-        is_full = isinstance(error, StoreFull)
-        text = "locks cannot be renewed: the store is full" if is_full else "locks cannot be renewed: the store is away"
-        log.warning(text, extra={"reason": str(error)})
+        state = "full" if isinstance(error, StoreFull) else "unavailable"
+        log.warning("locks cannot be renewed: the store is %s", state, extra={"reason": str(error)})
 
     def on_answer(self, part: object) -> None:
         log.info("locks are renewed again")

@@ -1,9 +1,9 @@
-"""Locks within one process: the same meaning as `app.lock`, without a store, and so without leases and tokens.
+"""Locks within one process: as `app.lock`, but without a store, and so without leases and tokens.
 
-    enter --room, and nobody waits--> holds --leave--> the next in line holds
-      \\--else--> waits in line --one callback--> holds
+    acquire --free, no waiters--> held --release--> granted to the next waiter
+      \\--else--> waits --one callback--> held
 
-A line belongs to a name and is shared by all threads and event loops of the process: `line.py`.
+Each name has one queue, shared by all threads and event loops of the process: `local_queue.py`.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ from types import TracebackType
 
 from drumbeat.durations import Duration
 from drumbeat.errors import LockError, LockTimeout, WrongContext
-from drumbeat.locks.local_queue import LOCAL_QUEUES, NEVER, LocalQueue, now
-from drumbeat.locks.local_waiters import LoopWaiter, ThreadWaiter
-from drumbeat.locks.option_checks import check_duration, check_limit, check_per
+from drumbeat.locks.local_queue import LOCAL_QUEUES, NEVER, LocalQueue, LoopWaiter, ThreadWaiter, now
+from drumbeat.locks.lock_client import check_duration, check_limit, check_per
 from drumbeat.names import check_name
 
 _WAIT_SLICE_S = 0.5  # a signal that arrives just before a thread blocks on a lock does not wake it
@@ -26,12 +25,12 @@ def local_lock(
     """A lock within this process: `async with local_lock("edgar"): ...`, or `with` in a thread without a loop.
 
     At most `limit` hold it at the same time, first come, first served. With `per` there are also at most `limit` starts in any
-    span of that length. Where two callers name different limits, the newest counts. What it gives may be kept and entered
-    again, also by several tasks at once.
+    window of that length. If callers name different limits, the newest counts. The object may be kept and entered again, also
+    by several tasks at once.
 
     Raises, on entering:
-        LockTimeout: the turn did not come within `timeout`.
-        LockReentered: this task or thread has it already.
+        LockTimeout: it was not granted within `timeout`.
+        LockReentered: this task or thread already holds it.
     """
     if name not in LOCAL_QUEUES.by_name:
         check_name("lock", name)
@@ -44,7 +43,7 @@ def local_lock(
 
 
 class LocalLock:
-    """What `local_lock` gives."""
+    """The type of `local_lock(...)`."""
 
     __slots__ = ("_limit", "_name", "_per", "_timeout")
 
@@ -57,14 +56,14 @@ class LocalLock:
     async def __aenter__(self) -> None:
         owner = asyncio.current_task()
         with LOCAL_QUEUES.mutex:
-            line = self._get_queue()
-            if line.try_acquire(owner, self):
+            queue = self._get_queue()
+            if queue.try_acquire(owner, self):
                 return
             if self._timeout == 0:
                 raise LockTimeout(self._name, 0)
             waiter = LoopWaiter(owner, self, asyncio.get_running_loop())
-            line.add_waiter(waiter)
-        await self._wait_for_grant(line, waiter)
+            queue.add_waiter(waiter)
+        await self._wait_for_grant(queue, waiter)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -76,14 +75,14 @@ class LocalLock:
             raise WrongContext("`with local_lock`", "`async with`", loop_runs=True)
         owner = threading.get_ident()
         with LOCAL_QUEUES.mutex:
-            line = self._get_queue()
-            if line.try_acquire(owner, self):
+            queue = self._get_queue()
+            if queue.try_acquire(owner, self):
                 return
             if self._timeout == 0:
                 raise LockTimeout(self._name, 0)
             waiter = ThreadWaiter(owner, self)
-            line.add_waiter(waiter)
-        self._wait_in_thread(line, waiter)
+            queue.add_waiter(waiter)
+        self._wait_in_thread(queue, waiter)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -91,18 +90,18 @@ class LocalLock:
         self._release(threading.get_ident())
 
     def _get_queue(self) -> LocalQueue:
-        line = LOCAL_QUEUES.by_name.get(self._name)
-        if line is None:
-            line = LOCAL_QUEUES.create(self._name)
-        line.limit = self._limit
-        line.per = self._per
-        return line
+        queue = LOCAL_QUEUES.by_name.get(self._name)
+        if queue is None:
+            queue = LOCAL_QUEUES.create(self._name)
+        queue.limit = self._limit
+        queue.per = self._per
+        return queue
 
     async def _wait_for_grant(self, queue: LocalQueue, waiter: LoopWaiter) -> None:
         timer = None if self._timeout is None else waiter.loop.call_later(self._timeout, self._time_out, queue, waiter)
         try:
             await waiter.future
-        except BaseException:  # cancelled, or out of time: the line goes on without us
+        except BaseException:  # cancelled or timed out: do not hold up the next waiter
             with LOCAL_QUEUES.mutex:
                 queue.cancel(waiter)
             raise
@@ -128,7 +127,7 @@ class LocalLock:
                     raise LockTimeout(self._name, self._timeout or 0)
                 until = min(deadline, waiter.check_at) - now()
                 waiter.gate.acquire(timeout=max(0.0, min(until, _WAIT_SLICE_S)))
-        except BaseException:  # out of time, or Ctrl-C
+        except BaseException:  # timed out, or Ctrl-C
             with LOCAL_QUEUES.mutex:
                 queue.cancel(waiter)
             raise
@@ -138,14 +137,14 @@ class LocalLock:
 
     def _release(self, owner: object) -> None:
         with LOCAL_QUEUES.mutex:
-            line = LOCAL_QUEUES.by_name.get(self._name)
-            if line is None or line.holders.get(owner) is not self:
-                owner = self._find_only_owner(line)
-            assert line is not None
-            line.release(owner)
+            queue = LOCAL_QUEUES.by_name.get(self._name)
+            if queue is None or queue.holders.get(owner) is not self:
+                owner = self._find_only_owner(queue)
+            assert queue is not None
+            queue.release(owner)
 
     def _find_only_owner(self, queue: LocalQueue | None) -> object:
-        """Left by another task than the one that entered, as fixtures and exit stacks do: fine if only one can be meant."""
+        """Released by another task, as fixtures and exit stacks do: fine if there is only one holder."""
         owners = [] if queue is None else [owner for owner, lock in queue.holders.items() if lock is self]
         if len(owners) != 1:
             raise LockError(self._name, "is not held by this task or thread: leave it where it was entered")

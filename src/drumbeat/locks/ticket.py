@@ -1,29 +1,30 @@
-"""One place in the line of a lock, as its own process sees it: from the wish to the end.
+"""Ticket: one wait for a lock and one hold of it, as this process knows it.
 
-    ENTERING --answered--> WAITING --granted--> HOLDING --> LEFT
-                                \\------------------/
-                                     lost: HOLDING no more, and told
+    ACQUIRING --answered--> WAITING --granted--> HELD --> RELEASED
+                                                  |
+                                                  +-- lost: `lost` is set; the stage stays HELD until the block ends
 
-It is shared by the loop that wants the lock and the keeper's, which renews it. Whatever changes it holds the keeper's mutex.
+It is shared by the loop of its task and that of the renewer. Changes are made with the mutex of the TicketTable held.
 """
+
+from __future__ import annotations
 
 import asyncio
 import math
 import os
-import threading
-from collections.abc import Callable, Generator
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Any
 
 from drumbeat.clock import Clock
 from drumbeat.core.lock import NewTicket, TicketStatus
+from drumbeat.reason_signal import ReasonSignal
 
 MAX_SAFETY_MARGIN_S = 0.5
+LEASE_EXPIRED = "its lease ended before a renewal was answered"
 
 
 class TicketStage(Enum):
-    ACQUIRING = auto()  # whether the store knows the ticket is not known
+    ACQUIRING = auto()  # the store may or may not have the ticket
     WAITING = auto()
     HELD = auto()
     RELEASED = auto()
@@ -35,12 +36,12 @@ class Ticket:
         self.lock = lock
         self.lease = lease
         self.owner = owner
-        """The task or thread that wants it: it must not want it twice."""
+        """The task or thread: it must not acquire the same lock twice."""
         self.pid = os.getpid()
         self.stage = TicketStage.ACQUIRING
         self.request: NewTicket | None = None
         self.check_at = math.inf
-        """When the keeper should look, by the local clock."""
+        """When to ask the store for its status, by the local clock."""
         self.loop = loop
         self.grant_future: asyncio.Future[TicketStatus] = loop.create_future()
         self.lost = LossSignal(self)
@@ -48,8 +49,8 @@ class Ticket:
         self._trusted_until = -math.inf
 
     def extend_trust(self, asked_at: float) -> None:
-        """The store has renewed the lease at some moment after `asked_at`: so long it is ours whatever happens. Clocks do not
-        run alike: a little is left out."""
+        """The store renewed the lease after `asked_at`, so it lasts at least until then plus its length. A safety margin
+        covers clocks that run at different speeds."""
         self._trusted_until = asked_at + self.lease - min(MAX_SAFETY_MARGIN_S, self.lease / 10)
 
     @property
@@ -64,13 +65,13 @@ class Ticket:
         self.stage = TicketStage.HELD
 
     def grant(self, status: TicketStatus) -> None:
-        """Its turn has come, while it waited."""
+        """The store has granted it while it waited."""
         self.mark_held()
-        with suppress(RuntimeError):  # that loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: no task waits
             self.loop.call_soon_threadsafe(self._resolve_grant, status)
 
     def fail(self, error: Exception) -> None:
-        """There is nobody any more who could tell when its turn comes."""
+        """End the wait with this error: nothing can notice a grant any more."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(
                 lambda: None if self.grant_future.done() else self.grant_future.set_exception(error)
@@ -81,69 +82,19 @@ class Ticket:
             self.grant_future.set_result(status)
 
 
-class LossSignal:
+class LossSignal(ReasonSignal[str]):
     """Whether a lock was lost while it was held, and why. For tasks (`await lock.lost`) and threads (`lock.lost.wait(1)`)."""
 
+    __slots__ = ("_ticket",)
+
     def __init__(self, ticket: Ticket) -> None:
+        super().__init__()
         self._ticket = ticket
-        self._reason: str | None = None
-        self._mutex = threading.Lock()
-        self._event: threading.Event | None = None
-        self._callbacks: list[Callable[[], object]] = []
 
     @property
     def reason(self) -> str | None:
         """None while it is held."""
         if self._reason is None and self._ticket.stage is TicketStage.HELD and not self._ticket.is_trusted:
-            # The process was stopped, and we are faster than the keeper: nobody may trust a lease that is over.
-            self.set("its lease ended before a renewal was answered")
+            # After a pause of the process this may run before the renewer does: an expired lease must not be trusted.
+            self.set(LEASE_EXPIRED)
         return self._reason
-
-    def is_set(self) -> bool:
-        return self.reason is not None
-
-    def set(self, reason: str) -> None:
-        """The first reason stays."""
-        with self._mutex:
-            if self._reason is not None:
-                return
-            self._reason = reason
-            event, calls = self._event, self._callbacks
-        if event is not None:
-            event.set()
-        for call in calls:
-            call()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block this thread until the lock is lost; False when the time is over. Not for code on an event loop."""
-        with self._mutex:
-            if self._event is None:
-                self._event = threading.Event()
-            if self._reason is not None:
-                self._event.set()
-        self._event.wait(timeout)
-        return self.is_set()
-
-    def __await__(self) -> Generator[Any, None, str]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> str:
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        self.add_callback(lambda: _call_threadsafe(loop, lambda: None if woken.done() else woken.set_result(None)))
-        await woken
-        assert self._reason is not None
-        return self._reason
-
-    def add_callback(self, callback: Callable[[], object]) -> None:
-        """Have this called, by any thread, when the lock is lost; at once if it is."""
-        with self._mutex:
-            if self._reason is None:
-                self._callbacks.append(callback)
-                return
-        callback()
-
-
-def _call_threadsafe(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call)

@@ -1,7 +1,7 @@
-"""The keeper's books: every place of this process, what is due when, and what the store's answers mean.
+"""All lock tickets of this process: which are due when, and what the store's answers change.
 
-No thread, no loop and no store of its own: tasks and threads write here what they want and have, the keeper's thread asks what
-to do next and writes down what it was told. Every method may be called by any thread.
+It has no thread, loop or store: tasks and threads add and remove tickets, the renewer asks what to do next and applies the
+answers. Every method may be called in any thread.
 """
 
 import math
@@ -11,23 +11,22 @@ from collections.abc import Callable, Sequence
 from drumbeat.clock import Clock
 from drumbeat.core.lock import TicketState, TicketStatus
 from drumbeat.errors import LockReentered
-from drumbeat.locks.ticket import Ticket, TicketStage
+from drumbeat.locks.ticket import LEASE_EXPIRED, Ticket, TicketStage
 
 UNCONFIRMED_RELEASE_DELAYS_S = (0.0, 0.5, 2.0, 5.0)
-"""When to leave a ticket of which nobody knows whether the store has it yet: its enter may still be under way over there."""
+"""When to release a ticket whose acquire was not answered: the acquire may still reach the store later."""
 _REGISTERED = frozenset({TicketStage.WAITING, TicketStage.HELD})
-_LEASE_EXPIRED = "its lease ended before a renewal was answered"
 
 
 class TicketTable:
     def __init__(self, clock: Clock, renew_interval: Callable[[], float]) -> None:
-        """`renew`: the pause between two renewals."""
+        """`renew_interval`: seconds between two renewals."""
         self._clock = clock
         self._renew_interval = renew_interval
         self.reset()
 
     def reset(self) -> None:
-        """At first, and in a forked child, which has none of its parent's places."""
+        """Empty the table: at first, and in a forked child, which has none of its parent's tickets."""
         self.mutex = threading.RLock()
         self._tickets: dict[str, Ticket] = {}
         self._owners: set[tuple[str, object]] = set()
@@ -37,7 +36,7 @@ class TicketTable:
 
     @property
     def max_sleep(self) -> float:
-        """The keeper's longest sleep: so short that a new place, which must be renewed some seconds later, need not wake it."""
+        """The renewer's longest sleep: short enough that a new ticket, first renewed seconds later, need not wake it."""
         return self._renew_interval() * 0.9
 
     @property
@@ -47,17 +46,17 @@ class TicketTable:
 
     @property
     def is_drained(self) -> bool:
-        """Whether there is nothing more to tell the store either."""
+        """Whether no releases are pending either."""
         with self.mutex:
             return not self._tickets and not self._pending_releases
 
-    # What tasks and threads write.
+    # For tasks and threads.
 
     def add(self, ticket: Ticket) -> None:
-        """Keep this place, from before it enters.
+        """Add a ticket, before the store is asked.
 
         Raises:
-            LockReentered: the same task or thread has one of this lock.
+            LockReentered: the same task or thread has a ticket of this lock.
         """
         with self.mutex:
             if (ticket.lock, ticket.owner) in self._owners:
@@ -66,7 +65,7 @@ class TicketTable:
             self._tickets[ticket.id] = ticket
 
     def record_acquire(self, ticket: Ticket, status: TicketStatus, asked_at: float) -> float:
-        """The store has answered its enter. Gives when the keeper must be awake for it."""
+        """Apply the answer to its acquire. Returns when the renewer must be awake for it."""
         with self.mutex:
             if ticket.stage is TicketStage.ACQUIRING:
                 ticket.extend_trust(asked_at)
@@ -79,7 +78,7 @@ class TicketTable:
             return min(self._renew_at, ticket.check_at)
 
     def remove(self, ticket: Ticket) -> bool:
-        """It leaves. False if it had been removed before."""
+        """False if it had been removed before."""
         with self.mutex:
             if self._tickets.pop(ticket.id, None) is None:
                 return False
@@ -95,7 +94,7 @@ class TicketTable:
         return True
 
     def queue_release(self, ticket: Ticket, *, confirmed: bool) -> None:
-        """The store must be told that this ticket has left."""
+        """Have the renewer release this ticket in the store. `confirmed`: the store is known to have it."""
         now = self._clock.monotonic()
         with self.mutex:
             self._pending_releases += [
@@ -104,75 +103,75 @@ class TicketTable:
             ]
 
     def call_when_free(self, callback: Callable[[], object]) -> None:
-        """Have this called when nothing is held, by whichever thread leaves last; now, if that is so."""
+        """Call this when no lock is held, in the thread that releases the last one; at once, if none is."""
         with self.mutex:
             if self._has_held():
                 self._free_callbacks.append(callback)
                 return
         callback()
 
-    # What the keeper's thread asks and writes.
+    # For the renewer.
 
     def due_tickets(self, now: float) -> tuple[list[str], bool, float]:
-        """The tickets to look at now, whether to renew them (then it is all of them), and when something is due next."""
+        """The tickets to ask for now, whether to renew them (then it is all), and when the next one is due."""
         with self.mutex:
-            entered = [place for place in self._tickets.values() if place.stage in _REGISTERED]
+            registered = [ticket for ticket in self._tickets.values() if ticket.stage in _REGISTERED]
             renew = now >= self._renew_at
-            chosen = entered if renew else [place for place in entered if place.check_at <= now]
-            for place in chosen:
-                place.check_at = math.inf  # before the look: a call that comes meanwhile must not be lost
-            next_at = min([self._renew_at, *(place.check_at for place in entered)]) if entered else math.inf
-            return [place.id for place in chosen], renew, next_at
+            due = registered if renew else [ticket for ticket in registered if ticket.check_at <= now]
+            for ticket in due:
+                ticket.check_at = math.inf  # before asking: a notification meanwhile must not be lost
+            next_at = min([self._renew_at, *(ticket.check_at for ticket in registered)]) if registered else math.inf
+            return [ticket.id for ticket in due], renew, next_at
 
     def apply_statuses(self, statuses: Sequence[TicketStatus], asked_at: float, *, renewed: bool) -> list[Ticket]:
-        """What the store has answered. Gives those who must enter anew, because they have lost their place in line."""
-        again: list[Ticket] = []
+        """Apply the store's answers. Returns the waiting tickets that the store has lost: they must acquire again."""
+        lost: list[Ticket] = []
         with self.mutex:
             if renewed:
-                shortest = min((self._renew_interval_of(place) for place in self._tickets.values()), default=math.inf)
+                shortest = min((self._renew_interval_of(ticket) for ticket in self._tickets.values()), default=math.inf)
                 self._renew_at = asked_at + shortest
-            for each in statuses:
-                place = self._tickets.get(each.ticket)
-                if place is None or place.stage not in _REGISTERED:
+            for status in statuses:
+                ticket = self._tickets.get(status.ticket)
+                if ticket is None or ticket.stage not in _REGISTERED:
                     continue
-                if renewed and each.state is not TicketState.LOST:
-                    place.extend_trust(asked_at)
-                if place.stage is TicketStage.WAITING and each.state is TicketState.LOST:
-                    again.append(place)
+                if renewed and status.state is not TicketState.LOST:
+                    ticket.extend_trust(asked_at)
+                if ticket.stage is TicketStage.WAITING and status.state is TicketState.LOST:
+                    lost.append(ticket)
                 else:
-                    self._apply_status(place, each)
-        return again
+                    self._apply_status(ticket, status)
+        return lost
 
     def reschedule(self, ticket_ids: Sequence[str]) -> None:
-        """The store did not answer: they are due as before."""
+        """The store did not answer: they stay due."""
         now = self._clock.monotonic()
         with self.mutex:
-            for ticket in ticket_ids:
-                if (place := self._tickets.get(ticket)) is not None:
-                    place.check_at = min(place.check_at, now)
+            for id in ticket_ids:
+                if (ticket := self._tickets.get(id)) is not None:
+                    ticket.check_at = min(ticket.check_at, now)
 
     def mark_notified(self, ticket_id: str, after_us: int) -> float:
-        """Somebody says that this ticket (if it is empty: every one) should be looked at. Gives when."""
-        look_at = self._clock.monotonic() + after_us / 1_000_000
+        """A notification: ask for this ticket (empty id: for all) after this delay. Returns when."""
+        check_at = self._clock.monotonic() + after_us / 1_000_000
         with self.mutex:
             if ticket_id and ticket_id not in self._tickets:
                 return math.inf
-            for place in [self._tickets[ticket_id]] if ticket_id else list(self._tickets.values()):
-                # A later moment counts as well: the window has closed again since we were told of an earlier one.
-                place.check_at = look_at
-        return look_at
+            for ticket in [self._tickets[ticket_id]] if ticket_id else list(self._tickets.values()):
+                # A later time counts as well: the window has closed again since an earlier notification.
+                ticket.check_at = check_at
+        return check_at
 
     def expire_leases(self, now: float) -> float:
-        """Tell those whose lease is over by our own clock; gives when the next one would be."""
+        """Mark as lost the tickets whose lease is over by the local clock; returns when the next one would expire."""
         with self.mutex:
-            held = [place for place in self._tickets.values() if place.stage is TicketStage.HELD]
-        for place in held:
-            if place.trusted_until <= now:
-                place.lost.set(_LEASE_EXPIRED)
-        return min((place.trusted_until for place in held if place.trusted_until > now), default=math.inf)
+            held = [ticket for ticket in self._tickets.values() if ticket.stage is TicketStage.HELD]
+        for ticket in held:
+            if ticket.trusted_until <= now:
+                ticket.lost.set(LEASE_EXPIRED)
+        return min((ticket.trusted_until for ticket in held if ticket.trusted_until > now), default=math.inf)
 
     def due_releases(self, now: float) -> tuple[list[str], float]:
-        """Tickets that have left, and when the next ones are to be told of."""
+        """The tickets to release in the store now, and when the next release is due."""
         with self.mutex:
             ids = list(dict.fromkeys(id for at, id in self._pending_releases if at <= now))
             return ids, min((at for at, _ in self._pending_releases), default=math.inf)
@@ -184,18 +183,18 @@ class TicketTable:
             ]
 
     def find_abandoned(self) -> list[Ticket]:
-        """Places of loops that were closed by hand: nobody will leave for them."""
+        """Tickets of closed loops: no task will release them."""
         with self.mutex:
-            return [place for place in self._tickets.values() if place.loop.is_closed()]
+            return [ticket for ticket in self._tickets.values() if ticket.loop.is_closed()]
 
     def fail_all(self, error: Exception) -> None:
-        """There is nobody any more who looks and renews: whoever waits or holds hears it."""
+        """Renewals have stopped: fail all waits, and mark all held locks as lost."""
         with self.mutex:
-            places = list(self._tickets.values())
-        for place in places:
-            place.fail(error)
-            if place.stage is TicketStage.HELD:
-                place.lost.set(f"it cannot be renewed: {error}")
+            tickets = list(self._tickets.values())
+        for ticket in tickets:
+            ticket.fail(error)
+            if ticket.stage is TicketStage.HELD:
+                ticket.lost.set(f"it cannot be renewed: {error}")
 
     def _apply_status(self, ticket: Ticket, status: TicketStatus) -> None:
         if ticket.stage is TicketStage.HELD:
@@ -213,4 +212,4 @@ class TicketTable:
         return min(self._renew_interval(), ticket.lease / 3)
 
     def _has_held(self) -> bool:
-        return any(place.stage is TicketStage.HELD for place in self._tickets.values())
+        return any(ticket.stage is TicketStage.HELD for ticket in self._tickets.values())

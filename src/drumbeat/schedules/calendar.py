@@ -1,7 +1,7 @@
-"""The moments of a cron expression in a time zone: the next, the last, and how many, each without walking through them all.
+"""Fire times of a cron expression in a time zone: the next, the last and the count, without iterating over all of them.
 
-Seconds of UTC. A day has hours x minutes x seconds moments, so only days are walked, at about a microsecond each; a second-wise
-rule that nobody served for a year is counted as fast as a daily one.
+In seconds of UTC. Within a day, hours x minutes x seconds are computed, so only days are iterated, at about a microsecond each:
+a year of a rule that fires every second is counted as fast as that of a daily one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _MAX_DAYS_APART = 40 * 366
-"""No expression that `cron.parse` accepts has two matching days further apart than 28 years, or 40 around 2100."""
+"""The maximum distance of two matching days of any expression that `cron.parse` accepts: 28 years, or 40 around 2100."""
 _LAST_DAY = date(9_000, 1, 1).toordinal() - _EPOCH
 _FIRST_DAY = date(1_000, 1, 1).toordinal() - _EPOCH
 
 
 class Calendar:
-    """A cron expression in a zone."""
+    """A cron expression in a time zone."""
 
     def __init__(self, cron: Cron, tz: tzinfo) -> None:
         self.cron = cron
@@ -34,7 +34,7 @@ class Calendar:
         self._in_day = len(cron.hours) * self._in_hour
 
     def next_from(self, second: int) -> int | None:
-        """The first moment at or after this second."""
+        """The first fire time at or after this second."""
         today, found_on = _clamp_local_day(second, self.tz), 0
         best: int | None = None
         for day in self._days(today - self._adjacent_days(today), today + _MAX_DAYS_APART):
@@ -48,7 +48,7 @@ class Calendar:
         return best
 
     def last_until(self, second: int) -> int | None:
-        """The last moment at or before this second."""
+        """The last fire time at or before this second."""
         today, found_on = _clamp_local_day(second, self.tz), 0
         best: int | None = None
         for day in self._days(today + self._adjacent_days(today), today - _MAX_DAYS_APART, -1):
@@ -62,33 +62,33 @@ class Calendar:
         return best
 
     def count(self, first: int, last: int) -> int:
-        """How many moments there are from `first` to `last`, both included."""
-        number, leaps = 0, set[int]()
+        """The number of fire times from `first` to `last`, both included."""
+        number, gap_fires = 0, set[int]()
         for day in self._days(_clamp_local_day(first, self.tz) - 1, _clamp_local_day(last, self.tz) + 1):
-            for piece in self._segments(day):
-                if piece.gap_end is None:
-                    low, high = max(piece.low, first + piece.offset), min(piece.high, last + 1 + piece.offset)
+            for segment in self._segments(day):
+                if segment.gap_end is None:
+                    low, high = max(segment.low, first + segment.offset), min(segment.high, last + 1 + segment.offset)
                     number += self._between(low, high)
-                elif first <= piece.gap_end <= last and self._between(piece.low, piece.high):
-                    leaps.add(piece.gap_end)
-        return number + len(leaps)
+                elif first <= segment.gap_end <= last and self._between(segment.low, segment.high):
+                    gap_fires.add(segment.gap_end)
+        return number + len(gap_fires)
 
     def is_after_gap(self, second: int) -> bool:
-        """Whether a time that the clocks leap over is run at this second instead."""
+        """Whether a time that the clocks skip fires at this second instead."""
         return any(
-            piece.gap_end == second and self._between(piece.low, piece.high - 1) > 0
-            for piece in self._segments(local_day(second, self.tz))
+            segment.gap_end == second and self._between(segment.low, segment.high - 1) > 0
+            for segment in self._segments(local_day(second, self.tz))
         )
 
     def _adjacent_days(self, day: int) -> int:
-        """How many days around may be mixed with this one: where clocks go back over midnight, yesterday follows today."""
+        """How many adjacent days may overlap this one: where clocks go back over midnight, yesterday follows today."""
         return 0 if find_change_around(self.tz, day) is None else 1
 
     def _segments(self, day: int) -> tuple[DaySegment, ...]:
         return day_segments(self.tz, day, self.cron.is_wall_clock)
 
     def _days(self, first: int, last: int, step: int = 1) -> Iterator[int]:
-        """The matching days, month by month where the month does not match."""
+        """The matching days; skips whole months that do not match."""
         day, months = first, self.cron.months
         while (day - last) * step <= 0 and _FIRST_DAY < day < _LAST_DAY:
             found = date.fromordinal(day + _EPOCH)
@@ -100,25 +100,25 @@ class Calendar:
             day += step
 
     def _next_in(self, day: int, second: int) -> int | None:
-        for piece in self._segments(day):
-            if piece.gap_end is not None:
-                if piece.gap_end >= second and self._between(piece.low, piece.high):
-                    return piece.gap_end
+        for segment in self._segments(day):
+            if segment.gap_end is not None:
+                if segment.gap_end >= second and self._between(segment.low, segment.high):
+                    return segment.gap_end
                 continue
-            found = self._time_from(max(piece.low, second + piece.offset))
-            if found is not None and found < piece.high:
-                return found - piece.offset
+            found = self._time_from(max(segment.low, second + segment.offset))
+            if found is not None and found < segment.high:
+                return found - segment.offset
         return None
 
     def _last_in(self, day: int, second: int) -> int | None:
-        for piece in reversed(self._segments(day)):
-            if piece.gap_end is not None:
-                if piece.gap_end <= second and self._between(piece.low, piece.high):
-                    return piece.gap_end
+        for segment in reversed(self._segments(day)):
+            if segment.gap_end is not None:
+                if segment.gap_end <= second and self._between(segment.low, segment.high):
+                    return segment.gap_end
                 continue
-            found = self._time_until(min(piece.high - 1, second + piece.offset))
-            if found is not None and found >= piece.low:
-                return found - piece.offset
+            found = self._time_until(min(segment.high - 1, second + segment.offset))
+            if found is not None and found >= segment.low:
+                return found - segment.offset
         return None
 
     def _time_from(self, local: int) -> int | None:
@@ -127,12 +127,12 @@ class Calendar:
         cron = self.cron
         hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
         if hour in hours:
-            if minute in minutes and (place := bisect_left(seconds, second)) < len(seconds):
-                return _join_local(day, hour, minute, seconds[place])
-            if (place := bisect_right(minutes, minute)) < len(minutes):
-                return _join_local(day, hour, minutes[place], seconds[0])
-        if (place := bisect_right(hours, hour)) < len(hours):
-            return _join_local(day, hours[place], minutes[0], seconds[0])
+            if minute in minutes and (index := bisect_left(seconds, second)) < len(seconds):
+                return _join_local(day, hour, minute, seconds[index])
+            if (index := bisect_right(minutes, minute)) < len(minutes):
+                return _join_local(day, hour, minutes[index], seconds[0])
+        if (index := bisect_right(hours, hour)) < len(hours):
+            return _join_local(day, hours[index], minutes[0], seconds[0])
         return None
 
     def _time_until(self, local: int) -> int | None:
@@ -141,16 +141,16 @@ class Calendar:
         cron = self.cron
         hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
         if hour in hours:
-            if minute in minutes and (place := bisect_right(seconds, second)):
-                return _join_local(day, hour, minute, seconds[place - 1])
-            if place := bisect_left(minutes, minute):
-                return _join_local(day, hour, minutes[place - 1], seconds[-1])
-        if place := bisect_left(hours, hour):
-            return _join_local(day, hours[place - 1], minutes[-1], seconds[-1])
+            if minute in minutes and (index := bisect_right(seconds, second)):
+                return _join_local(day, hour, minute, seconds[index - 1])
+            if index := bisect_left(minutes, minute):
+                return _join_local(day, hour, minutes[index - 1], seconds[-1])
+        if index := bisect_left(hours, hour):
+            return _join_local(day, hours[index - 1], minutes[-1], seconds[-1])
         return None
 
     def _between(self, low: int, high: int) -> int:
-        """How many times of day match from `low` to before `high`, which are on the same day, or midnights around it."""
+        """The number of matching times of day in [low, high), on one day or at the midnights around it."""
         return 0 if high <= low else self._before(high, low // DAY) - self._before(low, low // DAY)
 
     def _before(self, local: int, day: int) -> int:
@@ -167,7 +167,7 @@ class Calendar:
 
 
 def _clamp_local_day(second: int, tz: tzinfo) -> int:
-    """The local day of a second, brought into the years that dates have."""
+    """The local day of a second, clamped to the supported years."""
     return local_day(max(_FIRST_DAY * DAY + 2 * DAY, min(second, _LAST_DAY * DAY - 2 * DAY)), tz)
 
 

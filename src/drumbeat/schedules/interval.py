@@ -1,7 +1,7 @@
-"""Intervals: a grid of moments at the same distance, and the distance from the end of one run to the next.
+"""Intervals: a grid of equidistant fire times, and the delay from the end of one run to the next.
 
-Microseconds. A grid begins at `start`, or runs through 1970-01-01 UTC, so that every instance and every restart has the same
-one, and it never drifts. Daylight saving does not exist here.
+In microseconds. A grid is anchored at `start` or at 1970-01-01 UTC, so that it is the same in every instance and after every
+restart, and never drifts. Daylight saving does not apply.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from drumbeat.errors import ConfigError
 from drumbeat.names import short_repr
 
 MIN_INTERVAL_US = 100_000
-"""A tenth of a second: what is more frequent than that is a loop, not a schedule."""
+"""A tenth of a second: anything more frequent is a loop, not a schedule."""
 
 
 def parse_interval(rule: str) -> int:
-    """The rule of an interval: microseconds, as text.
+    """The microseconds of a rule, which is text.
 
     Raises:
-        ConfigError: it is no such number.
+        ConfigError: it is no number, or out of bounds.
     """
     length = try_parse_us(rule)
     if length is None:
@@ -29,13 +29,13 @@ def parse_interval(rule: str) -> int:
 
 
 def try_parse_us(rule: str) -> int | None:
-    """The microseconds; None: it is no such number."""
-    # isascii: isdigit also takes digits of other scripts, and signs such as ².
+    """The microseconds of a rule; None if it is no number."""
+    # isascii: isdigit also accepts digits of other scripts, and characters such as ².
     return int(rule) if rule.isascii() and rule.isdigit() and len(rule) <= 16 else None
 
 
 class Grid:
-    """Moments at `origin + k * step`."""
+    """Fire times at `origin + k * step`."""
 
     def __init__(self, origin: int, step: int) -> None:
         self.origin = origin

@@ -1,12 +1,12 @@
-"""What is due: a schedule as the store has it and a moment, in; what to fire and what to skip, out.
+"""Plans what a schedule, as the store has it, must fire and skip at a given time.
 
     cursor          next_at                   late before           last       now
       |---------------|--x--x--x--x--x--x--x----|--x--x--x--x--x--x--x----------|
-        dealt with       skipped: late              by catch_up
+        processed        skipped: late              by catch_up
 
-Pure: the same schedule and moment give the same plan in every controller, but for the ids of jobs; which of two controllers'
-plans is carried out, the store decides. It costs microseconds for every moment that is fired, and next to nothing for those
-that are skipped, so that a year of a second-wise rule that nobody served does not hold up a heartbeat.
+Pure: the same schedule and time give the same plan in every controller, except for the ids of jobs; the store decides which of
+two controllers' plans is carried out. It costs microseconds for every fire and almost nothing for skipped ones, so that a
+missed year of a rule that fires every second does not delay a heartbeat.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from drumbeat.ids import JobId
 from .rules import Rule, rule_of
 
 ON_TIME_WINDOW_US = 10_000_000
-"""With catch_up="none": so late a moment still counts as served in time, unless max_late says otherwise. The death of a
-leader takes 2 s; somebody was there all the same."""
+"""With catch_up="none", how late a fire may be and still count as on time, unless max_late is set. Replacing a dead leader
+takes 2 s, which must not skip a fire."""
 
 NewId = Callable[[int], JobId]
 
 
 def first_fire_time(definition: NewSchedule, now: int) -> int | None:
-    """The first moment of a new or changed schedule: cron and grid the first after now, AFTER at once; neither before start."""
+    """The first fire time of a new or changed schedule: the first after now, with AFTER at once; none before `start`."""
     if definition.kind is not RuleKind.AFTER:
         return rule_of(definition).next_after(now)
     first = now if definition.start is None else max(now, definition.start)
@@ -44,17 +44,17 @@ def first_fire_time(definition: NewSchedule, now: int) -> int | None:
 
 
 def next_after_change(known: Schedule, definition: NewSchedule, now: int) -> int | None:
-    """The next moment of a schedule that goes on under another rule."""
+    """The next fire time of a schedule whose rule has changed."""
     if definition.kind is RuleKind.AFTER and known.definition.kind is RuleKind.AFTER:
         if known.next_at is None:
-            return None  # set by the end of the run under way
-        # Never later than it was: changes more frequent than the interval must not starve it.
+            return None  # set by the end of the current run
+        # Never later than before: changes more frequent than the interval must not starve it.
         return min(known.next_at, now + int(definition.rule))
     return first_fire_time(definition, now)
 
 
 def plan(schedule: Schedule, now: int, new_id: NewId) -> FireRequest | None:
-    """What is to be done about a schedule now; None: nothing. `new_id(now)` makes the id of a job."""
+    """What to fire and skip now; None if nothing is due. `new_id(now)` makes the id of a job."""
     if schedule.state is not ScheduleState.ACTIVE or schedule.next_at is None or schedule.next_at > now:
         return None
     if schedule.definition.kind is RuleKind.AFTER:
@@ -63,7 +63,7 @@ def plan(schedule: Schedule, now: int, new_id: NewId) -> FireRequest | None:
 
 
 def _plan_after(schedule: Schedule, at: int, now: int, new_id: NewId) -> FireRequest:
-    """One run follows the other: nothing is ever missed, so nothing is caught up or late."""
+    """One run follows the other: nothing is missed, so nothing is caught up or late."""
     definition = schedule.definition
     ended = definition.end is not None and at >= definition.end
     return FireRequest(
@@ -85,7 +85,7 @@ def _plan_fire_times(schedule: Schedule, next_at: int, now: int, new_id: NewId) 
     skipped: list[SkippedRange] = []
     first = rule.next_after(after)
     following = None if first is None else rule.next_after(first)
-    # None is due after all if another version of the time zone's rules has put next_at there.
+    # Nothing is due if next_at was computed with another version of the time zone's rules.
     if first is None or first > now:
         following = first
     else:
@@ -97,7 +97,7 @@ def _plan_fire_times(schedule: Schedule, next_at: int, now: int, new_id: NewId) 
             fires, caught = _choose_fires(definition, rule, in_time, cursor)
             skipped += caught
         elif first > in_time:
-            fires = [first]  # the one moment that has come, as nearly always
+            fires = [first]  # the common case: one fire is due
         else:
             skipped = [SkippedRange(first=first, last=first, count=1, reason="late")]
     return FireRequest(
@@ -112,7 +112,7 @@ def _plan_fire_times(schedule: Schedule, next_at: int, now: int, new_id: NewId) 
 
 
 def _oldest_on_time(definition: NewSchedule, now: int, after: int) -> int:
-    """Moments up to this one are too late."""
+    """Fire times up to this one are too late."""
     max_late = definition.max_late
     if max_late is None and definition.catch_up is CatchUp.NONE:
         max_late = ON_TIME_WINDOW_US
@@ -120,11 +120,11 @@ def _oldest_on_time(definition: NewSchedule, now: int, after: int) -> int:
 
 
 def _choose_fires(definition: NewSchedule, rule: Rule, after: int, last: int) -> tuple[list[int], list[SkippedRange]]:
-    """Which of the moments in (after, last] are fired, oldest first, and which are not."""
-    most = definition.catch_up_limit if definition.catch_up is CatchUp.ALL else 1
+    """Which of the fire times in (after, last] to fire, oldest first, and which to skip."""
+    max_fires = definition.catch_up_limit if definition.catch_up is CatchUp.ALL else 1
     fires: list[int] = []
     at: int | None = last
-    while at is not None and at > after and len(fires) < most:
+    while at is not None and at > after and len(fires) < max_fires:
         fires.append(at)
         at = rule.last_until(at - 1)
     if not fires:
@@ -135,7 +135,7 @@ def _choose_fires(definition: NewSchedule, rule: Rule, after: int, last: int) ->
 
 
 def skip_range(rule: Rule, after: int, until: int, reason: str) -> list[SkippedRange]:
-    """The moments in (after, until] as one skipped stretch; none if there are none."""
+    """The fire times in (after, until] as one skipped range; empty if there are none."""
     first, last = rule.next_after(after), rule.last_until(until)
     if first is None or last is None or first > last:
         return []
@@ -143,7 +143,7 @@ def skip_range(rule: Rule, after: int, until: int, reason: str) -> list[SkippedR
 
 
 def fire_times_between(definition: NewSchedule, first: int, last: int, limit: int) -> list[int]:
-    """The moments from `first` to `last`, both included, at most `limit` of them. With AFTER there are none."""
+    """The fire times from `first` to `last`, both included, at most `limit`. With AFTER there are none."""
     if definition.kind is RuleKind.AFTER:
         return []
     rule = rule_of(definition)
@@ -156,12 +156,12 @@ def fire_times_between(definition: NewSchedule, first: int, last: int, limit: in
 
 
 def build_fire(definition: NewSchedule, at: int, job: JobId) -> PlannedFire:
-    """A fire to be, with its jitter."""
+    """A planned fire, with its jitter."""
     return PlannedFire(at=at, run_at=at + jitter(definition.name, at, definition.jitter), job=job)
 
 
 def jitter(name: str, at: int, maximum: int) -> int:
-    """0 to `most` microseconds: always the same for the same schedule and moment, whoever asks."""
+    """0 to `maximum` microseconds, always the same for the same schedule and fire time."""
     if maximum == 0:
         return 0
     return int.from_bytes(blake2b(f"{name}\0{at}".encode(), digest_size=8).digest(), "big") % (maximum + 1)

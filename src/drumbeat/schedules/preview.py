@@ -1,4 +1,4 @@
-"""The next moments of a definition for people, with a word where the clocks change."""
+"""The next fire times of a definition, with notes where the clocks change."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SECOND = 1_000_000
 
 
 class PreviewedFire(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment to come, in the schedule's own zone."""
+    """One future fire time, in the schedule's own time zone."""
 
     at: datetime
     note: str = ""
-    """What is unusual about it; empty almost always."""
+    """What a change of the clocks does to it; empty almost always."""
 
 
 def preview(definition: NewSchedule, now: int, count: int) -> list[PreviewedFire]:
-    """The next moments, at most `count`. An interval by completion is shown as if its runs took no time."""
+    """The next fire times, at most `count`. An interval after completion is shown as if its runs took no time."""
     rule, tz = rule_of(definition), get_zone(definition.tz)
     found: list[PreviewedFire] = []
     at, before = first_fire_time(definition, now), now
@@ -48,9 +48,9 @@ def _describe_clock_change(definition: NewSchedule, before: int, second: int) ->
     tz, cron = get_zone(definition.tz), parse(definition.rule, definition.name)
     parts: list[str] = []
     if (change := find_change_between(before, second, tz)) is not None:
-        way = "forward" if change.after > change.before else "back"
+        direction = "forward" if change.after > change.before else "back"
         left, right = _local(change.at + change.before), _local(change.at + change.after)
-        parts.append(f"the clocks go {way} on {left:%Y-%m-%d}, from {left:%H:%M} to {right:%H:%M}")
+        parts.append(f"the clocks go {direction} on {left:%Y-%m-%d}, from {left:%H:%M} to {right:%H:%M}")
         if Calendar(cron, tz).is_after_gap(second):
             parts.append("a time in between is run after it")
     if _is_ambiguous(second, tz):
@@ -59,7 +59,7 @@ def _describe_clock_change(definition: NewSchedule, before: int, second: int) ->
 
 
 def _local(second: int) -> datetime:
-    """Local seconds as a datetime to be shown."""
+    """Local seconds as a datetime for display."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
 
 

@@ -1,7 +1,6 @@
-"""The rule of a definition, whatever its kind: which moments it has, within its zone, its start and its end.
+"""The rule of a definition, whatever its kind: its fire times, within its time zone, start and end.
 
-Microseconds UTC. `check` is what every border asks (decorators, admin, command line): it refuses what cannot be, and names
-the field.
+In microseconds UTC. All entry points (decorators, admin, CLI) validate definitions with `check_definition`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Protocol
 from drumbeat import durations
 from drumbeat.core.schedule import NewSchedule, RuleKind
 from drumbeat.errors import ConfigError
-from drumbeat.names import check_name, check_priority, short_repr
+from drumbeat.names import check_name, check_number, check_priority, short_repr
 
 from . import interval
 from .calendar import Calendar
@@ -22,14 +21,14 @@ from .calendar import Calendar
 MAX_CATCH_UP = 1_000
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
-_TODAY_US = 1_767_225_600_000_000  # 2026: by the rules of today's time zones, not of those of 1970
+_TODAY_US = 1_767_225_600_000_000  # 2026: by the current rules of time zones, not those of 1970
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
 _LATEST_US = 253_370_764_800_000_000 - durations.MAX_DURATION_US
-"""Moments after about the year 9899 do not exist here: datetimes would overflow."""
+"""There are no fire times after about the year 9899: datetimes would overflow."""
 
 
 class Series(Protocol):
-    """All moments of a rule; in the unit of whoever implements it."""
+    """All fire times of a rule, in a unit of the implementation."""
 
     def next_from(self, at: int) -> int | None: ...
 
@@ -39,7 +38,7 @@ class Series(Protocol):
 
 
 class Rule:
-    """Moments within [start, end). Everything here costs microseconds, however many moments there are."""
+    """Fire times within [start, end). Every method takes microseconds, however many fire times there are."""
 
     def __init__(self, series: Series, unit: int, start: int | None, end: int | None) -> None:
         self._series = series
@@ -48,7 +47,7 @@ class Rule:
         self.end = end
 
     def next_after(self, at: int) -> int | None:
-        """The first moment later than this one; None: there is none."""
+        """The first fire time after this time; None: there is none."""
         first = at + 1 if self.start is None else max(at + 1, self.start)
         if first > _LATEST_US:
             return None
@@ -58,7 +57,7 @@ class Rule:
         return found * self._unit
 
     def last_until(self, at: int) -> int | None:
-        """The last moment that is no later than this one."""
+        """The last fire time at or before this time."""
         last = at if self.end is None else min(at, self.end - 1)
         found = self._series.last_until(min(last, _LATEST_US) // self._unit)
         if found is None or (self.start is not None and found * self._unit < self.start):
@@ -66,7 +65,7 @@ class Rule:
         return found * self._unit
 
     def count(self, after: int, until: int) -> int:
-        """How many moments lie in (after, until]."""
+        """The number of fire times in (after, until]."""
         first = after + 1 if self.start is None else max(after + 1, self.start)
         last = until if self.end is None else min(until, self.end - 1)
         if last < first:
@@ -75,7 +74,7 @@ class Rule:
 
 
 class AfterCompletion:
-    """The rule of an interval by completion, as a Series: each moment is one interval after the end before."""
+    """An interval after completion, as a Series: each fire time is one interval after the end of the run before."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -93,13 +92,13 @@ class AfterCompletion:
 def rule_of(definition: NewSchedule) -> Rule:
     """The rule of a definition.
 
-    With AFTER, `next_after(moment)` is the moment that follows a run which ended at `moment`.
+    With AFTER, `next_after(at)` is the fire time that follows a run which ended at `at`.
 
     Raises:
         ConfigError: the expression, the interval or the zone is not acceptable.
     """
     d = definition
-    # The name counts for H only: without it, schedules of one expression share what was read.
+    # Only H depends on the name: without it, schedules with the same expression share a parsed rule.
     named = d.name if d.kind is RuleKind.CRON and "h" in d.rule.lower() else ""
     return _rule(d.kind, d.rule, named, d.tz, d.start, d.end)
 
@@ -108,7 +107,7 @@ def rule_of(definition: NewSchedule) -> Rule:
 def _rule(kind: RuleKind, text: str, name: str, tz: str, start: int | None, end: int | None) -> Rule:
     match kind:
         case RuleKind.CRON:
-            # Here: a program without cron expressions need not wait for cronsim at its start.
+            # Imported late: programs without cron expressions start faster without cronsim.
             from .cron import parse
 
             return Rule(Calendar(parse(text, name), get_zone(tz)), _SECOND, start, end)
@@ -127,9 +126,9 @@ def get_zone(name: str) -> tzinfo:
     """
     if name == "UTC":
         return UTC
-    import zoneinfo  # here: most programs need none
+    import zoneinfo  # imported late: most programs need none
 
-    # The form is checked first: a name is also a path below the folder of zones. `localtime` is another one on each host.
+    # The form is checked first: a name is also a path in the folder of zones. `localtime` differs between hosts.
     if _ZONE.fullmatch(name) and name != "localtime":
         try:
             return zoneinfo.ZoneInfo(name)
@@ -141,7 +140,7 @@ def get_zone(name: str) -> tzinfo:
 
 
 def check_definition(definition: NewSchedule) -> None:
-    """Refuse a definition that cannot be.
+    """Refuse an impossible definition.
 
     Raises:
         ConfigError: which field, and what it may be.
@@ -155,20 +154,16 @@ def check_definition(definition: NewSchedule) -> None:
     if start is not None and end is not None and end <= start:
         raise ConfigError(f"end must be after start, but is {durations.from_us(end).isoformat()}", "end")
     _check_numbers(definition)
-    # That all of it is past already is not an error: a program with an old `end` in it must go on starting.
+    # An `end` in the past is no error: a program that declares one must still start.
     since = start - 1 if start is not None else _TODAY_US if end is None else min(_TODAY_US, end - 366 * _DAY)
     rule = rule_of(definition)
     if definition.kind is not RuleKind.AFTER and rule.next_after(since) is None:
         field = "cron" if definition.kind is RuleKind.CRON else "every"
-        raise ConfigError(f"{field} {short_repr(definition.rule)} has no moment between start and end", field)
+        raise ConfigError(f"{field} {short_repr(definition.rule)} has no fire time between start and end", field)
 
 
 def _check_numbers(definition: NewSchedule) -> None:
-    if not 1 <= definition.catch_up_limit <= MAX_CATCH_UP:
-        raise ConfigError(
-            f"catch_up_limit must be from 1 to {MAX_CATCH_UP}, not {short_repr(definition.catch_up_limit)}",
-            "catch_up_limit",
-        )
+    check_number("catch_up_limit", definition.catch_up_limit, 1, MAX_CATCH_UP, ConfigError)
     if definition.max_late is not None and not 0 < definition.max_late <= durations.MAX_DURATION_US:
         raise ConfigError("max_late must be more than 0, and at most 100 years", "max_late")
     if not 0 <= definition.jitter <= durations.MAX_DURATION_US:
@@ -176,9 +171,9 @@ def _check_numbers(definition: NewSchedule) -> None:
 
 
 def describe_rule(definition: NewSchedule) -> str:
-    """The rule for people: `0 3 * * * (Europe/Berlin)`, `every 5m, on a grid`, `3s after each run`. Whatever the store has."""
+    """The rule in short: `0 3 * * * (Europe/Berlin)`, `every 5m, on a grid`, `3s after each run`. Accepts anything."""
     if definition.kind is RuleKind.CRON:
         return f"{definition.rule} ({definition.tz})"
     length = interval.try_parse_us(definition.rule)
-    text = short_repr(definition.rule) if length is None else durations.format_duration(length)
+    text = short_repr(definition.rule) if length is None else durations.format_length(length)
     return f"every {text}, on a grid" if definition.kind is RuleKind.GRID else f"{text} after each run"

@@ -1,6 +1,6 @@
-"""Where jobs can be sent instead of run: `app.forward("order.reminder", to=KafkaSink(topic=..., servers=...))`.
+"""Sinks for jobs that are sent instead of run: `app.forward("order.reminder", to=KafkaSink(topic=..., servers=...))`.
 
-Drivers are imported when a worker starts, not here. A sink of your own is a class with what `Sink` and `Outlet` say.
+Drivers are imported when a worker starts. A sink of your own is a class that implements `Sink` and `Outlet`.
 """
 
 from drumbeat.clock import Clock

@@ -1,5 +1,7 @@
-"""Which addresses of the network a webhook may be sent to. Looked up here, and connected to as they were found: a name that
-leads elsewhere a moment later changes nothing."""
+"""Which network addresses a webhook may be sent to.
+
+Names are resolved here, and the connection is made to the resolved address: a name that changes in between has no effect.
+"""
 
 import asyncio
 import ipaddress
@@ -9,8 +11,8 @@ from drumbeat.sinks.sink import DeliveryFailed, SinkUnavailable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# What is not for everybody, by the registries of IANA. Written out: what `ipaddress` knows differs between versions of Python,
-# and an address that a newer one refuses must not be reached with an older one.
+# Not globally reachable, by the registries of IANA. Written out, because `ipaddress` differs between versions of Python, and an
+# address that a newer one refuses must not be reachable with an older one.
 _NOT_PUBLIC_V4 = [
     ipaddress.IPv4Network(each)
     for each in (
@@ -24,7 +26,7 @@ _NOT_PUBLIC_V6 = [ipaddress.IPv6Network(each) for each in ("2001::/23", "2001:db
 
 
 def is_public(address: Address) -> bool:
-    """Whether everybody can reach it: not this machine, a private network, a link, a group, nor one of those in disguise."""
+    """Whether it is globally reachable: no loopback, private, link-local or multicast address, nor one embedded in IPv6."""
     if isinstance(address, ipaddress.IPv6Address):
         if (inner := _embedded_ipv4(address)) is not None:
             return is_public(inner)
@@ -33,7 +35,7 @@ def is_public(address: Address) -> bool:
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 one stands for."""
+    """The IPv4 address that an IPv6 address embeds."""
     if address in _NAT64:
         return ipaddress.IPv4Address(address.packed[-4:])
     if address.teredo is not None:
@@ -45,15 +47,15 @@ async def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
     """The addresses of a host that may be connected to.
 
     Raises:
-        Away: the name is not known now.
-        DeliveryFailed: it has none but forbidden ones.
+        SinkUnavailable: the name cannot be resolved now.
+        DeliveryFailed: all its addresses are forbidden.
     """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise SinkUnavailable(f"{host} cannot be looked up: {error}") from error
-    # An address of a link has its interface behind a %; such a one is never public.
-    addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
+        raise SinkUnavailable(f"{host} cannot be resolved: {error}") from error
+    # A link-local address has its interface after a %; it is never public.
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
     allowed = [each for each in addresses if allow_private or is_public(ipaddress.ip_address(each.partition("%")[0]))]
     if not allowed:
         raise DeliveryFailed(f"{host} is a private address, and allow_private is not set")

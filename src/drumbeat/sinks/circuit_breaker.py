@@ -1,6 +1,6 @@
-"""When a broker that was away may be asked again, and by how many. Pure, but for the clock it is given.
+"""Decides when an unavailable broker may be tried again, and by how many batches. Pure, except for the given clock.
 
-Only one batch tries at a time while it is away: the others would hold slots that other queues need.
+While the broker is unavailable only one batch tries at a time: others would occupy slots that other queues need.
 """
 
 import random
@@ -26,24 +26,24 @@ class CircuitBreaker:
 
     @property
     def is_tripped(self) -> bool:
-        """Nobody may try now."""
+        """Whether no batch may try now."""
         return self._failures > 0 and (self._is_probing or self._monotonic() < self._until)
 
     def try_begin(self) -> bool:
-        """Whether this batch may be sent now; if so, `leave` must follow."""
+        """Whether this batch may be sent now; if so, `end` must follow."""
         if self.is_tripped:
             return False
         self._is_probing = self._failures > 0
         return True
 
     def end(self) -> None:
-        """However it ended. Before `failed` or `succeeded`."""
+        """The batch has ended, however. Before `record_failure` or `record_success`."""
         self._is_probing = False
 
     def record_failure(self, delay: float | None = None) -> bool:
-        """It is away, for `delay` seconds if it said so. Returns whether that is news."""
+        """The broker is unavailable, for `delay` seconds if it said so. Returns whether this is the first failure."""
         now = self._monotonic()
-        # Batches that were under way together fail together: that is one failure.
+        # Batches that ran together fail together: that is one failure.
         if now >= self._until:
             self._failures += 1
             pause = min(MAX_DELAY, BASE_DELAY * 2.0 ** min(self._failures - 1, 10)) * self._uniform(0.5, 1.5)
@@ -54,11 +54,11 @@ class CircuitBreaker:
         return False
 
     def record_success(self) -> bool:
-        """It is there. Returns whether that is news."""
-        was_away = self._failures > 0
+        """The broker is available. Returns whether it was not before."""
+        had_failures = self._failures > 0
         self._failures, self._until = 0, 0.0
-        return was_away
+        return had_failures
 
     def retry_delay(self) -> float:
-        """How long a message should wait: a little longer than until the next try, and not all to the same moment."""
+        """How long a message should wait: a little longer than until the next try, with jitter."""
         return max(BASE_DELAY, self._until - self._monotonic()) * self._uniform(1.0, 1.5)

@@ -1,6 +1,6 @@
-"""Tasks whose jobs are sent instead of run: each becomes a CloudEvent, and is finished once its broker has acknowledged it.
+"""Tasks whose jobs are sent instead of run: each becomes a CloudEvent, and succeeds once its broker has acknowledged it.
 
-A batch task beneath, so claims, keys, cancels, delays, schedules and retries are those of any task. It knows no
+They are batch tasks, with the claims, keys, cancels, delays, schedules and retries of any task. This module depends on no
 broker.
 """
 
@@ -20,7 +20,7 @@ from drumbeat.clock import Clock
 from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.names import check_name, short_repr
+from drumbeat.names import check_name, check_option_names, short_repr
 from drumbeat.protocols import Enqueuer
 from drumbeat.retry import Backoff, Snooze
 from drumbeat.sinks.circuit_breaker import CircuitBreaker
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ForwardOptions(TypedDict, total=False):
-    """What `app.forward(...)` takes of a task's options."""
+    """The options of a task that `app.forward(...)` takes."""
 
     queue: str
     retries: int
@@ -45,7 +45,7 @@ class ForwardOptions(TypedDict, total=False):
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent, as CloudEvents 1.0 has it."""
+    """The message body, in the format of CloudEvents 1.0."""
 
     specversion: Literal["1.0"] = "1.0"
     id: str
@@ -66,7 +66,7 @@ _stored_decoder = msgspec.json.Decoder(_StoredValue)
 
 
 class EventSignature:
-    """One value, checked by its type at enqueue and again before it is sent, but sent as it was stored."""
+    """One value, type-checked when enqueued and again before it is sent, but sent as it was stored."""
 
     returns: Any = None
 
@@ -86,13 +86,13 @@ class EventSignature:
 
 
 class ForwardTask(Task[[T], None], Generic[T]):
-    """A task whose jobs are sent. It cannot be called: there is no function of yours in it."""
+    """A task whose jobs are sent. It cannot be called: it has no function."""
 
-    runs_own_code = False
+    runs_user_code = False
 
 
 class _LoopConnection:
-    """What one loop has of a sink."""
+    """The outlet and circuit breaker of one loop."""
 
     def __init__(self, outlet: Outlet, breaker: CircuitBreaker) -> None:
         self.outlet = outlet
@@ -112,45 +112,47 @@ class Forwarder:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """What is opened on this loop is closed when its last worker leaves."""
-        line = self._current_connection()
-        line.users += 1
+        """Closes the outlet of this loop when its last worker ends."""
+        connection = self._current_connection()
+        connection.users += 1
         try:
             yield
         finally:
-            line.users -= 1
-            if not line.users:
+            connection.users -= 1
+            if not connection.users:
                 del self._connections[asyncio.get_running_loop()]
-                await line.outlet.close()
+                await connection.outlet.close()
 
     def is_paused(self) -> bool:
-        """Whether there is no use in claiming jobs: they would only be put back."""
-        line = self._connections.get(asyncio.get_running_loop())
-        return line is not None and line.breaker.is_tripped
+        """Whether claiming jobs is pointless: they would only be snoozed."""
+        connection = self._connections.get(asyncio.get_running_loop())
+        return connection is not None and connection.breaker.is_tripped
 
     async def send(self, calls: list[Call[msgspec.Raw]]) -> list[Exception | None]:
-        line = self._current_connection()
-        patience = line.breaker
-        if not patience.try_begin():
-            return [Snooze(patience.retry_delay()) for _ in calls]
+        connection = self._current_connection()
+        breaker = connection.breaker
+        if not breaker.try_begin():
+            return [Snooze(breaker.retry_delay()) for _ in calls]
         try:
-            answers: Sequence[Exception | None] = await line.outlet.send(self._messages(calls))
-        except SinkUnavailable as away:
-            answers = [away] * len(calls)
+            results: Sequence[Exception | None] = await connection.outlet.send(self._messages(calls))
+        except SinkUnavailable as error:
+            results = [error] * len(calls)
         finally:
-            patience.end()
-        return self._to_results(patience, answers)
+            breaker.end()
+        return self._to_results(breaker, results)
 
     def _to_results(self, breaker: CircuitBreaker, results: Sequence[Exception | None]) -> list[Exception | None]:
-        """Whoever is told to wait is not charged. That a part went through says that the broker is there."""
-        away = [answer for answer in results if isinstance(answer, SinkUnavailable)]
-        told = [answer.delay for answer in away if answer.delay is not None]
-        if told or len(away) == len(results):
-            if breaker.record_failure(max(told) if told else None):
-                log.warning("a sink is away: its jobs wait", extra={"task": self._task, "reason": str(away[0])})
+        """Snoozed jobs are not charged. If only some messages failed, the broker is available."""
+        unavailable = [result for result in results if isinstance(result, SinkUnavailable)]
+        delays = [result.delay for result in unavailable if result.delay is not None]
+        if delays or len(unavailable) == len(results):
+            if breaker.record_failure(max(delays) if delays else None):
+                log.warning(
+                    "sink unavailable; its jobs wait", extra={"task": self._task, "reason": str(unavailable[0])}
+                )
         elif breaker.record_success():
-            log.info("a sink is back", extra={"task": self._task})
-        return [Snooze(breaker.retry_delay()) if isinstance(answer, SinkUnavailable) else answer for answer in results]
+            log.info("sink available again", extra={"task": self._task})
+        return [Snooze(breaker.retry_delay()) if isinstance(result, SinkUnavailable) else result for result in results]
 
     def _messages(self, calls: list[Call[msgspec.Raw]]) -> list[Message]:
         source = self._source()
@@ -174,12 +176,12 @@ class Forwarder:
 
     def _current_connection(self) -> _LoopConnection:
         loop = asyncio.get_running_loop()
-        line = self._connections.get(loop)
-        if line is None:
-            line = self._connections[loop] = _LoopConnection(
+        connection = self._connections.get(loop)
+        if connection is None:
+            connection = self._connections[loop] = _LoopConnection(
                 self._sink.connect(self._clock), CircuitBreaker(self._clock.monotonic)
             )
-        return line
+        return connection
 
 
 def forward_task(
@@ -190,10 +192,9 @@ def forward_task(
     Raises:
         ConfigError: an option is not acceptable.
     """
-    if unknown := set(options) - set(ForwardOptions.__annotations__):
-        raise ConfigError(f"app.forward has no option {min(unknown)!r}", min(unknown))
-    read = parse_task_options(cast("TaskOptions", options), batch=batch, is_async=True)
-    task: ForwardTask[Any] = ForwardTask(enqueuer, forwarder.send, name, read, EventSignature(name, value_type))
+    check_option_names("app.forward", options, ForwardOptions.__annotations__)
+    parsed = parse_task_options(cast("TaskOptions", options), batch=batch, is_async=True)
+    task: ForwardTask[Any] = ForwardTask(enqueuer, forwarder.send, name, parsed, EventSignature(name, value_type))
     task.is_claiming_paused = forwarder.is_paused
     return task
 
@@ -207,7 +208,7 @@ def check_sink(sink: object) -> Sink:
 def build_forwarder(
     enqueuer: Enqueuer, name: str, sink: Sink, value_type: Any, batch: int | None, options: ForwardOptions, clock: Clock
 ) -> tuple[ForwardTask[Any], Forwarder]:
-    """What `app.forward` registers: the task, and what lives as long as a worker."""
+    """What `app.forward` registers: the task, and the forwarder that its workers run."""
     checked = check_sink(sink)
     forwarder = Forwarder(check_name("task", name, ConfigError), checked, lambda: enqueuer.settings.name, clock)
     size = checked.batch if batch is None else batch

@@ -1,4 +1,7 @@
-"""As much of HTTP/1.1 as a webhook needs: POST on a connection that is kept, the status, the headers. Nothing is followed."""
+"""The part of HTTP/1.1 that a webhook needs: POST on persistent connections, status and headers. Follows no redirects.
+
+Written here because webhooks work without extras: h11 comes only with the extra `web`.
+"""
 
 import asyncio
 import ssl
@@ -17,7 +20,7 @@ MAX_BODY_BYTES = 256 * 1024
 
 
 class WebhookTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL, taken apart."""
+    """A parsed URL."""
 
     secure: bool
     host: str
@@ -31,13 +34,13 @@ class WebhookTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def display_url(self) -> str:
-        """Without its query, where people hide keys."""
+        """Without its query, which may contain keys."""
         return f"{'https' if self.secure else 'http'}://{self.authority}{self.path.partition('?')[0]}"
 
 
 def parse_target(url: object) -> WebhookTarget:
     """Raises:
-    ConfigError: it is no URL that can be posted to.
+    ConfigError: it is no HTTP URL.
     """
     try:
         parts = (
@@ -61,15 +64,15 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class NoResponse(Exception):
-    """The connection ended before a word of an answer: one that was kept too long, perhaps."""
+    """The connection ended before the first byte of a response, perhaps because it was idle for too long."""
 
 
 class BadResponse(Exception):
-    """What came is no HTTP."""
+    """The response is not valid HTTP."""
 
 
 class HttpConnection:
-    """Used by one request after another."""
+    """A persistent connection, for one request after another."""
 
     def __init__(self, target: WebhookTarget, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._target = target
@@ -80,7 +83,7 @@ class HttpConnection:
 
     @classmethod
     async def open(cls, target: WebhookTarget, address: str, context: ssl.SSLContext | None) -> Self:
-        """To the address, whatever the name leads to by now; the certificate must be the name's."""
+        """Connect to this address, whatever the name resolves to by now; the certificate must match the name."""
         reader, writer = await asyncio.open_connection(
             address,
             target.port,
@@ -92,8 +95,7 @@ class HttpConnection:
 
     async def post(self, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Raises:
-        NoAnswer: see there.
-        BadAnswer: see there.
+        NoResponse, BadResponse: see there.
         OSError: the connection broke.
         """
         self.is_used = True
@@ -102,12 +104,11 @@ class HttpConnection:
         self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         try:
             await self._writer.drain()
-            answer = await self._read_response()
+            return await self._read_response()
         except asyncio.IncompleteReadError as error:
             raise BadResponse("the answer is not complete") from error
         except (asyncio.LimitOverrunError, ValueError, UnicodeDecodeError) as error:
             raise BadResponse(f"the answer is not HTTP: {error}") from error
-        return answer
 
     async def _read_response(self) -> HttpResponse:
         while True:
@@ -131,7 +132,7 @@ class HttpConnection:
                 return HttpResponse(int(status), headers)
 
     async def _skip_body(self, status: int, version: str, headers: Mapping[str, str]) -> None:
-        """Read over what follows, so that the connection can be used again; if that is too much, it is not."""
+        """Read the body, so that the connection can be reused; close the connection if the body is too long."""
         keep = version != "HTTP/1.0" and "close" not in headers.get("connection", "").lower()
         length = headers.get("content-length", "0" if status in (204, 304) else "")
         if keep and "transfer-encoding" not in headers and length.isdigit() and int(length) <= MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""Messages become those of a NATS subject that a JetStream stream keeps: acknowledged by it, each id once in its window."""
+"""Publishes messages to a NATS subject of a JetStream stream, which acknowledges them and drops repeated ids."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ class NatsSink:
         timeout: Duration = 5,
         batch: int = 500,
     ) -> None:
-        """`stream`: refuse if another one keeps the subject. `options`: more of what nats.connect takes."""
+        """`stream`: refuse if another stream has the subject. `options`: more options of nats.connect."""
         self.subject = check_text(subject, "subject")
         if any(char in subject for char in "*> "):
             raise ConfigError(f"subject must be one that can be published to, not {short_repr(subject)}", "subject")
@@ -46,14 +46,14 @@ class NatsSink:
 
     def connect(self, clock: Clock) -> Outlet:
         try:
-            import nats  # noqa: F401 - only whether it is there
+            import nats  # noqa: F401 - checks that it is installed
         except ImportError as error:
             raise missing_driver_error("NatsSink", "nats") from error
         options = {
             "name": "drumbeat",
             **self._options,
             "servers": self._servers,
-            # Whether to come again is decided by whoever waits for an answer.
+            # The circuit breaker decides when to reconnect.
             "allow_reconnect": False,
             "connect_timeout": self._timeout,
         }
@@ -79,7 +79,7 @@ class NatsOutlet:
         try:
             async with asyncio.timeout(self._timeout):
                 context = await self._ensure_connected()
-        except (OSError, errors.Error) as error:  # a time-out as well
+        except (OSError, errors.Error) as error:  # TimeoutError as well
             raise SinkUnavailable(str(error) or "no connection in time") from error
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._publish(context, each), name="nats message") for each in messages]
@@ -97,10 +97,10 @@ class NatsOutlet:
         except errors.MaxPayloadError:
             return DeliveryFailed("the message is larger than the server takes")
         except APIError as error:
-            # What the stream itself refuses is about the message; that there is none now is not.
+            # The stream refuses this message; a code of 500 or more means that the stream is unavailable.
             is_refused = error.code is not None and error.code < 500
             return DeliveryFailed(str(error)) if is_refused else SinkUnavailable(str(error))
-        except (OSError, errors.Error) as error:  # a time-out as well
+        except (OSError, errors.Error) as error:  # TimeoutError as well
             return SinkUnavailable(str(error) or "no acknowledgement in time")
         return None
 
@@ -121,5 +121,5 @@ class NatsOutlet:
 
 
 async def _log_error(error: Exception) -> None:
-    """Whoever sends is told of it, too."""
+    """The sender gets the error as well."""
     log.debug("nats: %s", error)

@@ -1,6 +1,6 @@
-"""Messages become records of a Kafka topic, by an idempotent producer: librdkafka's, which batches and repeats by itself.
+"""Sends messages to a Kafka topic with librdkafka's idempotent producer, which batches and retries by itself.
 
-A thread of our own serves its reports; what they say is handed to the loop once for each batch.
+A thread polls the producer for delivery reports and wakes the event loop once for each batch.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class KafkaSink:
         timeout: Duration = 10,
         batch: int = 500,
     ) -> None:
-        """`servers`: "host:9092,host:9092". `config`: more of librdkafka's own options. `timeout`: of one message."""
+        """`servers`: "host:9092,host:9092". `config`: more options of librdkafka. `timeout`: of one message."""
         self.topic = check_text(topic, "topic")
         timeout_ms = max(1, round(1000 * check_positive(timeout, "timeout")))
         self._config = {
@@ -65,15 +65,15 @@ class KafkaSink:
 
 
 class _Batch:
-    """Reports of one batch. Those of messages that the producer took are counted on its thread; there is one report for all
-    of them, because a function for each would cost more than the message."""
+    """The delivery reports of one batch, counted on the producer's thread. All messages share one callback, because a function
+    for each would cost more than the message."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._taken: int | None = None
+        self._accepted: int | None = None
         self._reported = 0
         self.failed: list[tuple[Any, bytes]] = []
-        """The error and the body of each that was not delivered."""
+        """The error and the body of each undelivered message."""
         self.done: asyncio.Future[None] = self._loop.create_future()
 
     def report(self, error: Any, record: Any) -> None:
@@ -81,17 +81,17 @@ class _Batch:
         if error is not None:
             self.failed.append((error, record.value() or b""))
         self._reported += 1
-        # Whichever of the two threads writes its number last sees that of the other; that both see it is harmless.
-        if self._reported == self._taken:
+        # Of the two threads, the one that writes its number last sees the other's; both seeing it is harmless.
+        if self._reported == self._accepted:
             try:
                 self._loop.call_soon_threadsafe(self._finish)
-            except RuntimeError:  # the loop is closed: nobody waits
+            except RuntimeError:  # the loop is closed: no task waits
                 pass
 
-    def expect(self, taken: int) -> None:
-        """On the loop: the producer has taken so many, and no more will come."""
-        self._taken = taken
-        if self._reported == taken:
+    def expect(self, accepted: int) -> None:
+        """On the loop: the number of messages that the producer accepted in total."""
+        self._accepted = accepted
+        if self._reported == accepted:
             self._finish()
 
     def _finish(self) -> None:
@@ -100,7 +100,7 @@ class _Batch:
 
 
 class _ProducerThread:
-    """A producer with the thread that serves it."""
+    """A producer with the thread that polls it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         import confluent_kafka
@@ -139,11 +139,11 @@ class KafkaOutlet:
         self._thread = _ProducerThread(config)
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
-        producing = self._thread
+        thread = self._thread
         batch = _Batch()
         errors: dict[int, Any] = {}
         for number, message in enumerate(messages):
-            error = self._produce(producing.producer, batch, message)
+            error = self._produce(thread.producer, batch, message)
             if error is not None:
                 errors[number] = error
         batch.expect(len(messages) - len(errors))
@@ -151,14 +151,14 @@ class KafkaOutlet:
         if not errors and not batch.failed:
             return [None] * len(messages)
         _match_failures(batch.failed, messages, errors)
-        if producing is self._thread and any(_is_fatal(error) for error in errors.values()):
-            # An idempotent producer that has lost count is of no more use.
-            producing.stop()
+        if thread is self._thread and any(_is_fatal(error) for error in errors.values()):
+            # After a fatal error an idempotent producer cannot be used again.
+            thread.stop()
             self._thread = _ProducerThread(self._config)
         return [_to_exception(errors.get(number)) for number in range(len(messages))]
 
     def _produce(self, producer: Any, batch: _Batch, message: Message) -> Any:
-        """None, or why the producer did not even take it."""
+        """None, or why the producer did not accept it."""
         try:
             producer.produce(
                 self._topic,
@@ -178,8 +178,8 @@ class KafkaOutlet:
 
 
 def _match_failures(failed: list[tuple[Any, bytes]], messages: Sequence[Message], errors: dict[int, Any]) -> None:
-    """Enter what was not delivered under the numbers of its messages. A report has the body of its message, and each body
-    has an id of its own; where the same message is there twice, either may be the one."""
+    """Add the delivery errors under the numbers of their messages. A report has the body of its message, and each body has
+    its own id; if the same message is there twice, either may be meant."""
     numbers: dict[bytes, list[int]] = {}
     for number, message in enumerate(messages):
         if number not in errors:
@@ -198,7 +198,7 @@ def _to_exception(error: Any) -> Exception | None:
         return error
     from confluent_kafka import KafkaError
 
-    lasting = (
+    permanent = (
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_MSG,
         KafkaError.INVALID_RECORD,
@@ -209,4 +209,4 @@ def _to_exception(error: Any) -> Exception | None:
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.RECORD_LIST_TOO_LARGE,
     )
-    return DeliveryFailed(error.str()) if error.code() in lasting else SinkUnavailable(error.str())
+    return DeliveryFailed(error.str()) if error.code() in permanent else SinkUnavailable(error.str())

@@ -1,4 +1,4 @@
-"""Messages become entries of a Redis stream: fields `id` and `event`. A batch is one script, which leaves out known ids."""
+"""Adds messages to a Redis stream, with fields `id` and `event`. A batch is one script, which skips known ids."""
 
 import asyncio
 import hashlib
@@ -11,13 +11,12 @@ from urllib.parse import parse_qsl, urlencode
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.names import short_repr
+from drumbeat.names import check_number, short_repr
 from drumbeat.sinks.sink import (
     DeliveryFailed,
     Message,
     Outlet,
     SinkUnavailable,
-    check_count,
     check_positive,
     check_text,
     missing_driver_error,
@@ -26,13 +25,13 @@ from drumbeat.sinks.sink import (
 _LUA = resources.files(__package__).joinpath("lua/stream_add.lua").read_text("utf-8")
 _SHA = hashlib.sha1(_LUA.encode(), usedforsecurity=False).hexdigest()
 _TAG = re.compile(r"[^{]*\{[^}]+\}")
-# First words of answers that are about the message or the stream; whatever else a server says, it may say otherwise later.
+# Error codes that concern the message or the stream; any other error may pass.
 _PERMANENT_ERRORS = frozenset({"WRONGTYPE", "ERR"})
 
 
 class RedisStreamSink:
-    """Redis 6.2 or newer, Valkey; one server (or a primary with replicas), or with `?cluster=true` a cluster: the stream is on
-    the node that has its slot, and is followed when that moves."""
+    """Redis 6.2 or newer, or Valkey; one server (or a primary with replicas), or with `?cluster=true` a cluster, where the
+    stream is on the node of its slot, also when that moves."""
 
     def __init__(
         self,
@@ -44,10 +43,10 @@ class RedisStreamSink:
         timeout: Duration = 5,
         batch: int = 500,
     ) -> None:
-        """`maxlen`: about how many entries the stream keeps. `remember`: how long an id that comes again is left out."""
+        """`maxlen`: about how many entries the stream keeps. `remember`: how long ids are remembered, to skip repetitions."""
         self.stream = check_text(stream, "stream")
         self._url, self._is_cluster = _split_cluster_option(check_text(url, "url"))
-        self._maxlen = 0 if maxlen is None else check_count(maxlen, "maxlen", 2**53)
+        self._maxlen = 0 if maxlen is None else check_number("maxlen", maxlen, 1, 2**53, ConfigError)
         self._remember = max(1, round(check_positive(remember, "remember")))
         self._timeout = check_positive(timeout, "timeout")
         self.batch = batch
@@ -74,7 +73,7 @@ class RedisStreamSink:
         client: Any
         try:
             if self._is_cluster:
-                # Slots of others may be without a node: the stream has one.
+                # Only the stream's own slot needs a node.
                 client = driver.RedisCluster.from_url(self._url, require_full_coverage=False, **options)
             else:
                 client = driver.Redis.from_url(self._url, **options)
@@ -85,7 +84,7 @@ class RedisStreamSink:
         )
 
     def _dedup_key(self) -> str:
-        """The key of the ids, in the stream's own slot."""
+        """The key of the known ids, in the stream's own slot."""
         return f"{self.stream}:sent" if _TAG.match(self.stream) else f"{{{self.stream}}}:sent"
 
     def __repr__(self) -> str:
@@ -93,14 +92,14 @@ class RedisStreamSink:
 
 
 def _split_cluster_option(url: str) -> tuple[str, bool]:
-    """The URL as the driver understands it, and whether it is that of a cluster."""
+    """The URL for the driver, and whether it names a cluster."""
     base, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
-    told = [value for name, value in given if name == "cluster"]
-    if any(value not in ("true", "false") for value in told):
+    values = [value for name, value in given if name == "cluster"]
+    if any(value not in ("true", "false") for value in values):
         raise ConfigError("url: cluster= may be true or false", "url")
     rest = urlencode([(name, value) for name, value in given if name != "cluster"])
-    return (f"{base}?{rest}" if rest else base), "true" in told
+    return (f"{base}?{rest}" if rest else base), "true" in values
 
 
 class RedisStreamOutlet:
@@ -117,7 +116,7 @@ class RedisStreamOutlet:
             async with asyncio.timeout(2 * self._timeout):
                 await self._run(pairs)
         except exceptions.MovedError as error:
-            # A client of a cluster follows; one of a single server does not know that it has met a cluster.
+            # Only a cluster client follows redirections between nodes.
             raise SinkUnavailable("the server is a node of a cluster: the URL must end in ?cluster=true") from error
         except exceptions.ResponseError as error:
             if isinstance(error, exceptions.OutOfMemoryError) or str(error).partition(" ")[0] not in _PERMANENT_ERRORS:
@@ -133,7 +132,7 @@ class RedisStreamOutlet:
         try:
             await self._client.execute_command("EVALSHA", _SHA, *self._head, *pairs)
         except exceptions.NoScriptError:
-            # The first time on this server, or somebody has flushed its scripts; it keeps them from now on.
+            # First use on this server, or its scripts were flushed; EVAL caches it again.
             await self._client.execute_command("EVAL", _LUA, *self._head, *pairs)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What a sink is: the border between jobs that are to be sent and a broker. This module knows neither.
+"""The interface between forwarded jobs and a broker.
 
-A `Sink` is a description, made at import and shared by all loops of a program. `connect` gives an `Outlet`, which belongs to
-one loop, and does the sending.
+A `Sink` is a description, made at import and shared by all loops of a program. `connect` returns an `Outlet`, which belongs to
+one loop and sends messages.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One job, as a broker gets it."""
 
     id: str
-    """The job's own: whoever sends it again sends the same id, and a receiver that knows it may drop it."""
+    """The job's id. A message that is sent again has the same id, so that a receiver can drop the repetition."""
     key: str | None
     body: bytes
     """A CloudEvent in JSON."""
 
 
 class SinkUnavailable(Exception):
-    """The broker cannot be asked now: the message waits, uncharged. `delay`: so many seconds, by the broker's own word."""
+    """The broker is unavailable: the message waits, uncharged. `delay`: the number of seconds that the broker asked for."""
 
     def __init__(self, reason: str, delay: float | None = None) -> None:
         super().__init__(reason)
@@ -36,34 +36,34 @@ class SinkUnavailable(Exception):
 
 
 class DeliveryFailed(Exception):
-    """The broker does not take this message. It is charged, and tried again as often as its task says."""
+    """The broker refuses this message. The attempt is charged and retried by the rules of its task."""
 
 
 class Outlet(Protocol):
-    """A way to a broker, on one loop."""
+    """A connection to a broker, on one loop."""
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
-        """An answer for each message, in their order: None once the broker has acknowledged it.
+        """A result for each message, in order: None once the broker has acknowledged it.
 
-        `Away` leaves its message for later without charge, `SkipRetry` gives it up, any other exception is a failure of this
-        message alone. May be called while an earlier call is under way. Opens connections when they are needed.
+        `SinkUnavailable` delays its message without charge, `SkipRetry` makes it a dead letter, any other exception is a
+        failure of this message alone. May be called while an earlier call runs. Opens connections when needed.
 
         Raises:
-            Away: nothing of all this was acknowledged.
+            SinkUnavailable: no message was acknowledged.
         """
 
     async def close(self) -> None:
-        """Close what was opened. Nothing is sent afterwards."""
+        """Close all connections. Nothing is sent afterwards."""
 
 
 class Sink(Protocol):
-    """Where messages go."""
+    """A destination of messages."""
 
     batch: int
-    """How many messages `send` is given at most, unless `forward(batch=)` says otherwise."""
+    """The maximum number of messages in one `send`, unless `forward(batch=)` sets it."""
 
     def connect(self, clock: Clock) -> Outlet:
-        """An outlet of the running loop, without asking the broker anything yet.
+        """An outlet for the running loop. Does not contact the broker yet.
 
         Raises:
             ConfigError: the driver is not installed, or refuses its options.
@@ -71,7 +71,7 @@ class Sink(Protocol):
 
 
 def check_positive(value: Duration, name: str) -> float:
-    """A time-out in seconds."""
+    """A timeout in seconds."""
     length = seconds(value, name=name)
     if not length:
         raise ConfigError(f"{name} must be more than 0", name)
@@ -83,12 +83,6 @@ def check_text(value: object, name: str) -> str:
     if isinstance(value, str) and value and value.isprintable():
         return value
     raise ConfigError(f"{name} must be text, not {short_repr(value)}", name)
-
-
-def check_count(value: object, name: str, maximum: int) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= maximum:
-        return value
-    raise ConfigError(f"{name} must be a whole number from 1 to {maximum}, not {short_repr(value)}", name)
 
 
 def missing_driver_error(sink: str, extra: str) -> ConfigError:

@@ -1,6 +1,6 @@
-"""Messages become signed POST requests. 2xx acknowledges; 410 gives up; 429 and 503 say when to come again.
+"""Sends messages as signed POST requests. 2xx acknowledges; 410 makes a dead letter; 429 and 503 delay the next try.
 
-No redirect is followed, and no address inside a private network is asked unless that is allowed.
+Redirects are not followed, and private addresses are refused unless allowed.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from drumbeat.clock import Clock
-from drumbeat.durations import Duration, format_duration, to_us
+from drumbeat.durations import Duration, format_length, to_us
 from drumbeat.errors import ConfigError
-from drumbeat.names import short_repr
+from drumbeat.names import check_number, short_repr
 from drumbeat.retry import SkipRetry
 from drumbeat.sinks.addresses import is_public, resolve
 from drumbeat.sinks.http_client import (
@@ -32,7 +32,6 @@ from drumbeat.sinks.sink import (
     Message,
     Outlet,
     SinkUnavailable,
-    check_count,
     check_positive,
 )
 from drumbeat.sinks.webhook_signature import parse_keys, sign_headers
@@ -56,13 +55,13 @@ class WebhookSink:
         connections: int = 16,
         batch: int = 64,
     ) -> None:
-        """`secret`: one, or several while it is changed. `connections`: so many requests at a time for each worker process."""
+        """`secret`: one, or several during a rotation. `connections`: the maximum of concurrent requests per worker process."""
         self._target = parse_target(url)
         self._keys = parse_keys(secret)
         self._headers = _check_headers(headers or {})
         self._allow_private = allow_private
         self._timeout = check_positive(timeout, "timeout")
-        self._connections = check_count(connections, "connections", 1000)
+        self._connections = check_number("connections", connections, 1, 1000, ConfigError)
         self.batch = batch
         if not allow_private and not _may_be_public(self._target.host):
             raise ConfigError(f"{self._target.host} is a private address: allow_private=True allows it", "url")
@@ -85,7 +84,7 @@ class WebhookSink:
 def _may_be_public(host: str) -> bool:
     try:
         return is_public(ipaddress.ip_address(host))
-    except ValueError:  # a name: looked up when it is needed
+    except ValueError:  # a name: resolved when it is needed
         return host != "localhost"
 
 
@@ -122,19 +121,19 @@ class WebhookOutlet:
         self._context = ssl.create_default_context() if target.secure else None
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
-        answers: list[Exception | None] = [None] * len(messages)
-        line = iter(enumerate(messages))
+        results: list[Exception | None] = [None] * len(messages)
+        pending = iter(enumerate(messages))
         async with asyncio.TaskGroup() as group:
             for number in range(min(self._max_connections, len(messages))):
-                group.create_task(self._send_from(line, answers), name=f"webhook lane {number}")
-        return answers
+                group.create_task(self._send_from(pending, results), name=f"webhook sender {number}")
+        return results
 
     async def _send_from(self, pending: Iterator[tuple[int, Message]], results: list[Exception | None]) -> None:
-        """Message after message. Once the receiver is away, the rest of the batch need not find that out one by one."""
+        """Send message after message. Once the receiver is unavailable, the rest of the batch is not tried."""
         for number, message in pending:
-            away = next((answer for answer in results if isinstance(answer, SinkUnavailable)), None)
-            if away is not None:
-                results[number] = away
+            unavailable = next((result for result in results if isinstance(result, SinkUnavailable)), None)
+            if unavailable is not None:
+                results[number] = unavailable
                 continue
             try:
                 async with self._slots:
@@ -150,16 +149,16 @@ class WebhookOutlet:
             was_used = connection.is_used
             try:
                 async with asyncio.timeout(self._timeout):
-                    answer = await connection.post(headers, message.body)
+                    response = await connection.post(headers, message.body)
                 if connection.is_open:
                     self._idle.append(connection)
-                return answer
+                return response
             except NoResponse as error:
-                # It was closed while nobody used it: that says nothing of this message. A fresh one does.
+                # A reused connection may have been closed while idle; that says nothing about this message.
                 if not was_used:
                     raise DeliveryFailed("the connection was closed without an answer") from error
             except TimeoutError as error:
-                raise DeliveryFailed(f"no answer within {format_duration(round(self._timeout * 1e6))}") from error
+                raise DeliveryFailed(f"no answer within {format_length(round(self._timeout * 1e6))}") from error
             except (OSError, BadResponse) as error:
                 raise DeliveryFailed(f"no answer: {error}") from error
             finally:
@@ -171,13 +170,13 @@ class WebhookOutlet:
             async with asyncio.timeout(self._timeout):
                 addresses = await resolve(self._target.host, self._target.port, allow_private=self._allow_private)
                 return await self._connect_first(addresses)
-        except OSError as error:  # a time-out as well
+        except OSError as error:  # TimeoutError as well
             raise SinkUnavailable(
                 f"{self._target.display_url}: no connection: {str(error) or 'no answer in time'}"
             ) from error
 
     async def _connect_first(self, addresses: Sequence[str]) -> HttpConnection:
-        """One that can be reached."""
+        """A connection to the first address that accepts one."""
         for address in addresses[:-1]:
             with suppress(OSError):
                 return await HttpConnection.open(self._target, address, self._context)
@@ -194,18 +193,18 @@ class WebhookOutlet:
             )
         if status == 410:
             raise SkipRetry(f"{self._target.display_url} is gone: answered 410")
-        followed = ": redirects are not followed" if 300 <= status < 400 else ""
-        raise DeliveryFailed(f"{self._target.display_url}: answered {status}{followed}")
+        hint = ": redirects are not followed" if 300 <= status < 400 else ""
+        raise DeliveryFailed(f"{self._target.display_url}: answered {status}{hint}")
 
     def _parse_retry_after(self, value: str) -> float | None:
         """Retry-After in seconds: a number, or a date."""
         if value.isascii() and value.isdigit() and len(value) < 10:
             return min(float(value), MAX_RETRY_AFTER_S)
         try:
-            moment = parsedate_to_datetime(value)
+            at = parsedate_to_datetime(value)
         except ValueError:
             return None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        aware = at if at.tzinfo else at.replace(tzinfo=UTC)
         return min(max(0.0, (to_us(aware) - self._clock.now_us()) / 1e6), MAX_RETRY_AFTER_S)
 
     async def close(self) -> None:

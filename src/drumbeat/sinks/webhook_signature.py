@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as standardwebhooks.com has them: HMAC-SHA256 over id, moment and body, in three headers."""
+"""Webhook signatures as specified by standardwebhooks.com: HMAC-SHA256 over id, timestamp and body, in three headers."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ _PREFIX = "whsec_"
 
 
 def parse_keys(secret: str | Sequence[str]) -> list[bytes]:
-    """The keys of one secret, or of several while they are changed. `whsec_...` is base64, anything else is taken as it is."""
+    """The keys of one secret, or of several during a rotation. `whsec_...` is base64, anything else is used as it is."""
     secrets = [secret] if isinstance(secret, str) else list(secret)
     keys = [_parse_key(each) for each in secrets]
     if not keys or any(len(key) < MIN_SECRET_BYTES for key in keys):
@@ -37,8 +37,8 @@ def _parse_key(secret: str) -> bytes:
 
 def sign_headers(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The three headers."""
-    told = " ".join(f"v1,{_digest(key, id, str(timestamp), body)}" for key in keys)
-    return {ID: id, TIMESTAMP: str(timestamp), SIGNATURE: told}
+    signatures = " ".join(f"v1,{_digest(key, id, str(timestamp), body)}" for key in keys)
+    return {ID: id, TIMESTAMP: str(timestamp), SIGNATURE: signatures}
 
 
 def _digest(key: bytes, id: str, timestamp: str, body: bytes) -> str:
@@ -54,13 +54,13 @@ def verify_webhook(
     tolerance: Duration = "5m",
     clock: Clock = SYSTEM,
 ) -> bool:
-    """For whoever receives webhooks: whether one of these secrets signed this body, and lately."""
+    """For receivers of webhooks: whether one of these secrets signed this body, within `tolerance` of now."""
     given = {name.lower(): value for name, value in headers.items()}
     id, timestamp = given.get(ID, ""), given.get(TIMESTAMP, "")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 15):
         return False
     if abs(clock.now_us() / 1e6 - int(timestamp)) > seconds(tolerance, name="tolerance"):
         return False
-    told = [part.removeprefix("v1,") for part in given.get(SIGNATURE, "").split() if part.startswith("v1,")]
+    signatures = [part.removeprefix("v1,") for part in given.get(SIGNATURE, "").split() if part.startswith("v1,")]
     expected = [_digest(key, id, timestamp, body) for key in parse_keys(secret)]
-    return any(hmac.compare_digest(one.encode(), other.encode()) for one in told for other in expected)
+    return any(hmac.compare_digest(one.encode(), other.encode()) for one in signatures for other in expected)

@@ -12,7 +12,7 @@ import msgspec
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
-from drumbeat.core.job_fields import JOB_FIELDS, JobFields
+from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
@@ -32,7 +32,7 @@ def to_datetime_or_none(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-class StoredJobRow(JobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
+class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
     """A job of any table; columns that a table lacks are null."""
 
     outcome: OutcomeKind | None = None
@@ -54,14 +54,9 @@ class StoredJobRow(JobFields[int, int, int, str], frozen=True, array_like=True, 
             return None
         if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
             return None  # it was cancelled between claim and start
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=to_datetime_or_none(self.started_at),
-            finished_at=to_datetime(self.finished_at),
-            error=read_failure(self.error),
-        )
+        return AttemptRow(
+            self.token, self.instance, self.outcome, self.started_at, self.finished_at, self.error
+        ).to_record()
 
 
 class AttemptRow(msgspec.Struct, frozen=True, array_like=True):

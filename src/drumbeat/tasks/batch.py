@@ -1,6 +1,6 @@
-"""Tasks that are handed many calls at once, for work that is cheaper in bulk: a broker, a bulk insert.
+"""Batch tasks, whose function gets many calls at once, for work that is cheaper in bulk: a broker, a bulk insert.
 
-Each call is a job of its own, enqueued with one value; only the function sees a list of them.
+Each call is its own job, enqueued with one value; only the function sees a list of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class BatchTask(Task[[T], R], Generic[T, R]):
-    """A task whose function gets a list of calls, and gives a result, or an exception, for each, or None for all."""
+    """A task whose function gets a list of calls, and returns a result or an exception for each, or None for all."""
 
     def __init__(self, enqueuer: Enqueuer, function: Callable[..., Any], name: str, options: Options) -> None:
         value_type, self._returns = _types_of(function, name)
@@ -48,12 +48,12 @@ class BatchTask(Task[[T], R], Generic[T, R]):
         return self._returns
 
     def __call__(self, calls: list[Call[T]]) -> Any:
-        """Call the function itself, here and now; nothing is queued."""
+        """Call the function itself; nothing is enqueued."""
         return self.function(calls)
 
 
 class BatchDecorator(Protocol):
-    """What `@app.task(batch=...)` is."""
+    """The type of `@app.task(batch=...)`."""
 
     @overload
     def __call__(self, function: Callable[[list[Call[T]]], Coroutine[Any, Any, None]], /) -> BatchTask[T, None]: ...
@@ -87,7 +87,7 @@ def _value_type(hint: Any, name: str) -> Any:
 
 
 def _result_type(hint: Any) -> Any:
-    """`R` of `list[R | Exception] | None`; Any where that is not how it is annotated."""
+    """`R` of `list[R | Exception] | None`; Any for other annotations."""
     lists = [part for part in _members(hint) if get_origin(part) in (list, Sequence) and get_args(part)]
     if len(lists) != 1:
         return Any

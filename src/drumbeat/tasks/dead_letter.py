@@ -1,4 +1,4 @@
-"""The task behind `@task.on_dead`: its arguments are written by whoever makes a job dead, not by an enqueue."""
+"""The task behind `@task.on_dead`. The transaction that makes a job dead writes its arguments, not an enqueue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _decoder = msgspec.json.Decoder(DeadLetterPayload)
 
 
 class DeadLetterSignature:
-    """Stands in for `codec.Signature`: `(job, error)`, read from an Obituary."""
+    """Replaces `codec.Signature`: `(job, error)`, decoded from a DeadLetterPayload."""
 
     hash = SIGNATURE
     returns: Any = Any

@@ -107,20 +107,20 @@ class Task(Generic[P, R]):
         return self.signature.returns
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
-        """Queue a call; the job is on disk when this returns.
+        """Enqueue a call; the job is on disk when this returns.
 
-        A plain function: a wrong argument, or a missing loop, is told where the call is written and not where it is awaited.
+        A plain function: a wrong argument or a missing loop raises where the call is written, not where it is awaited.
         """
         check_loop(f"{self.name}.enqueue", f"{self.name}.enqueue_sync")
         return self._enqueuer.enqueue(self._build_job(args, kwargs))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
-        """Queue a call from code without a loop."""
+        """Enqueue a call from code without a loop."""
         check_no_loop(f"{self.name}.enqueue_sync", f"await {self.name}.enqueue")
         return self._enqueuer.enqueue_sync(f"{self.name}.enqueue_sync", self._build_job(args, kwargs))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A call to be queued together with others by `app.enqueue_many`."""
+        """A call to be enqueued together with others by `app.enqueue_many`."""
         return self._build_job(args, kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:

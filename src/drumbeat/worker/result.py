@@ -17,6 +17,7 @@ from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
+from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_duration, from_us
 from drumbeat.handle import TIMED_OUT
@@ -27,6 +28,7 @@ MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
 MAX_FRAMES = 50
 MAX_CHAIN = 50
+_SHARED_FIELDS = tuple(name for name in ClaimedJob.__struct_fields__ if name in JOB_FIELDS)
 
 
 class ResultKind(StrEnum):
@@ -252,31 +254,17 @@ def _follow_up(
     job: ClaimedJob, kind: OutcomeKind, result: HandlerResult, instance: InstanceId, started_at: int, finished_at: int
 ) -> NewJob | None:
     error = result.error or Failure("Unknown", "")
-    crashed = kind is OutcomeKind.CRASHED
-    record = Job(
-        id=job.id,
-        task=job.task,
-        queue=job.queue,
-        state=JobState.DEAD,
-        priority=job.priority,
-        key=job.key,
-        args=job.args,
-        signature=job.signature,
-        created_at=from_us(job.created_at),
-        due_at=from_us(job.due_at),
-        run_at=from_us(job.run_at),
-        started_at=from_us(started_at),
-        finished_at=from_us(finished_at),
-        instance=instance,
-        token=job.token,
-        failures=job.failures + (not crashed),
-        crashes=job.crashes + crashed,
-        retries=job.retries,
-        timeout=None if job.timeout is None else job.timeout / 1e6,
-        crash_limit=job.crash_limit,
-        error=error,
-        on_dead=job.on_dead,
-        replays=job.replays,
-        trace=job.trace,
-    )
-    return make_follow_up(record, error)
+    is_crash = kind is OutcomeKind.CRASHED
+    fields: dict[str, Any] = {name: getattr(job, name) for name in _SHARED_FIELDS}
+    fields |= {name: from_us(fields[name]) for name in ("created_at", "due_at", "run_at")}
+    fields |= {
+        "state": JobState.DEAD,
+        "started_at": from_us(started_at),
+        "finished_at": from_us(finished_at),
+        "instance": instance,
+        "failures": job.failures + (not is_crash),
+        "crashes": job.crashes + is_crash,
+        "timeout": None if job.timeout is None else job.timeout / 1e6,
+        "error": error,
+    }
+    return make_follow_up(Job(**fields), error)

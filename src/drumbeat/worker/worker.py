@@ -232,7 +232,7 @@ class Worker:
         runs.abort_all(AbortReason.DRAINING)
         # Locks that the program holds outside of jobs may be held for the drain timeout, too.
         on_free = partial(asyncio.get_running_loop().call_soon_threadsafe, hurry.set)
-        handlers.add_done_callback(lambda _: self._app.keeper.call_when_free(on_free))
+        handlers.add_done_callback(lambda _: self._app.keeper.table.call_when_free(on_free))
         if drain is not None:
             self._clock.call_later(drain, hurry.set)
         await hurry.wait()

@@ -32,7 +32,7 @@ def test_one_that_is_open_for_long_is_a_warning_that_names_it() -> None:
 async def test_a_pooler_in_transaction_mode_is_reported(url: str) -> None:
     async with await PostgresStore.open(address_of(f"{url}?pooler=transaction")) as store:
         found = await find_check(store, "pooler")
-    assert (found.level, found.value.split(":")[0]) == (HealthLevel.NOTE, "transactions")
+    assert (found.level, found.value.split(":")[0]) == (HealthLevel.NOTE, "transaction mode")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from drumbeat.cli.demo.app import app
 from drumbeat.cli.demo.buttons import DemoButtons
 from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.errors import ConfigError
-from drumbeat.settings import PREFIX, Settings, resolve
+from drumbeat.settings import PREFIX, Settings
+from drumbeat.settings_loader import resolve
 from drumbeat.web import dashboard
 from drumbeat.web.access import OPEN, is_loopback
 from drumbeat.web.server import DashboardServer, listen, split_address, url_of

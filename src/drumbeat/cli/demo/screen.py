@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress where there is no terminal."""
 BAR_WIDTH = 40
-SUMMARY = output.Columns(
+SUMMARY = output.TableColumns(
     names=("kind", "jobs", "succeeded", "dead", "retried", "attempts", "time", ""),
     numbers=frozenset({"jobs", "succeeded", "dead", "retried", "attempts", "time"}),
 )

@@ -13,13 +13,13 @@ from drumbeat.store.redis.pool import RedisPool
 
 LATEST_VERSION = 1
 """The version that this code creates and understands."""
-OLDEST_CODE = 1
+MIN_CODE_VERSION = 1
 """The smallest LATEST_VERSION of code that can use a store of this version."""
 
 
 def new_store_fields() -> tuple[int, int, str]:
     """Return the description of a new store: version, oldest usable code, a random id."""
-    return LATEST_VERSION, OLDEST_CODE, os.urandom(8).hex()
+    return LATEST_VERSION, MIN_CODE_VERSION, os.urandom(8).hex()
 
 
 async def check(pool: RedisPool) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 from drumbeat.core.job import Failure, Job
-from drumbeat.core.job_fields import JobFields
+from drumbeat.core.job_fields import AllJobFields
 from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.redaction import mask_urls, redact_json
 from drumbeat.web.fields import doc
@@ -45,7 +45,7 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     touched: Annotated[int, doc("Number of changed items.")]
 
 
-class JobRecord(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+class JobRecord(AllJobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
     """A job as it is. In texts, values named like a secret and passwords in URLs are hidden."""
 
     view: str

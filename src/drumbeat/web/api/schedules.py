@@ -71,7 +71,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The next fire times of a rule, in its own time zone."""
 
     items: list[PreviewedFire]
-    words: Annotated[str, doc("The rule in words: `every day at 03:00 Europe/Berlin`.")]
+    words: Annotated[str, doc("The rule in words: `at 03:00 every day (Europe/Berlin)`.")]
     error: Annotated[str | None, doc("Why the rule is invalid, with `lenient`.")] = None
     argument: Annotated[str | None, doc("The parameter that `error` is about.")] = None
 
