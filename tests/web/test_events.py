@@ -103,9 +103,9 @@ async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
 
     async with serve_dashboard(board) as (address, _), follow_events(address) as told:
         await first(told)
-        monkeypatch.setattr(app, "store", away)
+        monkeypatch.setattr(app._internals, "store", away)
         assert (await first(told, "store_down")).data == {"reason": "somebody pulled the plug"}
-        monkeypatch.setattr(app, "store", really)
+        monkeypatch.setattr(app._internals, "store", really)
         await first(told)
 
 
