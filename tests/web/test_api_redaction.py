@@ -15,7 +15,7 @@ from tests.web.conftest import OpenBrowser
 
 
 def redacted(text: str) -> str:
-    return redact_json(text, HIDDEN)
+    return redact_json(text, HIDDEN)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
