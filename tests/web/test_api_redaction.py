@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from drumbeat import Drumbeat
 from drumbeat.cli.formatting import format_arguments
-from drumbeat.redaction import HIDDEN, redact_json
+from drumbeat.redaction import redact_json
 from tests.web.conftest import OpenBrowser
 
 
 def redacted(text: str) -> str:
-    return redact_json(text, HIDDEN)  # type: ignore[call-arg]
+    return redact_json(text)
 
 
 @pytest.mark.parametrize(
