@@ -61,7 +61,7 @@ class FaultyPart:
             if faulty.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
-            if faulty.is_down or faulty.fail_after[call] > 0:
+            if faulty.is_down or faulty.fail_after[call] > 0:  # type: ignore[redundant-expr]
                 faulty.fail_after[call] = max(0, faulty.fail_after[call] - 1)
                 raise StoreUnavailable("the answer was lost on purpose")
             return answer

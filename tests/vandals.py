@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import msgspec
 import redis.asyncio
 

@@ -99,9 +99,6 @@ def format_length(us: int) -> str:
     return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount)
 
 
-format_duration = format_length  # until all callers use `format_length`
-
-
 def format_ago(at: datetime | int, now: datetime | int) -> str:
     """How far a timestamp is from `now`, in whole seconds: `3m ago`, `in 2h`, `now`."""
     age_us = _as_us(now) - _as_us(at)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 HIDDEN = "•••"
 """Replaces each secret. Rare in real values: the dashboard refuses arguments that still contain it."""
-WEB_HIDDEN = HIDDEN  # until the dashboard uses HIDDEN
 
 _SECRET_WORDS = (
     "passw",
@@ -63,7 +62,7 @@ _RUN = re.compile(r"\S++")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name is hidden from people."""
+    """Whether a value of this name is hidden."""
     return _is_secret(name) if len(name) <= MAX_CACHED_NAME else _contains_secret_word(name)
 
 
@@ -75,24 +74,24 @@ def _contains_secret_word(text: str) -> bool:
 _is_secret = lru_cache(maxsize=2_048)(_contains_secret_word)
 
 
-def redact(value: Any, hidden: str = HIDDEN, depth: int = 0) -> Any:
+def redact(value: Any, depth: int = 0) -> Any:
     """A copy of the value in which values with secret names, and passwords in URLs, are hidden."""
     if isinstance(value, str):
-        return redact_json(value, hidden) if value[:1] in ("{", "[") else mask_urls(value, hidden)
+        return redact_json(value) if value[:1] in ("{", "[") else mask_urls(value)
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         if depth >= MAX_DEPTH:
-            return hidden
-        return {key: hidden if is_secret(str(key)) else redact(each, hidden, depth + 1) for key, each in value.items()}
+            return HIDDEN
+        return {key: HIDDEN if is_secret(str(key)) else redact(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact(each, hidden, depth + 1) for each in value] if depth < MAX_DEPTH else hidden
+        return [redact(each, depth + 1) for each in value] if depth < MAX_DEPTH else HIDDEN
     return value
 
 
-def redact_json(text: str, hidden: str = HIDDEN) -> str:
+def redact_json(text: str) -> str:
     """The JSON text with secrets hidden. Everything else stays byte for byte, so no number is rounded.
 
     Scans without decoding, because the text may be invalid. A secret that truncation cuts off is hidden to the end.
@@ -107,21 +106,21 @@ def redact_json(text: str, hidden: str = HIDDEN) -> str:
         key, colon = found.groups()
         position = found.end()
         if colon is not None and is_secret(_decode_key(key)):
-            parts += [text[kept:position], f'"{hidden}"']
+            parts += [text[kept:position], f'"{HIDDEN}"']
             kept = position = _find_value_end(text, position)
         elif has_urls and "://" in key:
-            parts += [text[kept : found.start()], _mask_quoted(key, hidden), colon or ""]
+            parts += [text[kept : found.start()], _mask_quoted(key), colon or ""]
             kept = position
     return "".join([*parts, text[kept:]])
 
 
-def _mask_quoted(quoted: str, hidden: str) -> str:
+def _mask_quoted(quoted: str) -> str:
     """Mask a JSON string. In a truncated one the @ that ends a password may be missing, so the rest is hidden."""
     if quoted.endswith('"'):
-        return f'"{mask_urls(quoted[1:-1], hidden)}"'
+        return f'"{mask_urls(quoted[1:-1])}"'
     before, slashes, last = quoted.rpartition("://")
     is_cut = not any(char.isspace() for char in last)
-    return mask_urls(before, hidden) + slashes + hidden if is_cut else mask_urls(quoted, hidden)
+    return mask_urls(before) + slashes + HIDDEN if is_cut else mask_urls(quoted)
 
 
 def _decode_key(key: str) -> str:
@@ -155,7 +154,7 @@ def _find_value_end(text: str, start: int) -> int:
     return len(text)
 
 
-def mask_url(url: str, hidden: str = HIDDEN) -> str:
+def mask_url(url: str) -> str:
     """The URL with its passwords hidden, for messages and logs.
 
     A password may contain any character, quoted or not, so this does not parse: everything from the first colon after the
@@ -175,7 +174,7 @@ def mask_url(url: str, hidden: str = HIDDEN) -> str:
     shown, kept = [head, slashes], 0
     for begin, end in sorted(spans):
         if begin >= kept and begin < end:
-            shown += [rest[kept:begin], hidden]
+            shown += [rest[kept:begin], HIDDEN]
         kept = max(kept, end)
     return "".join([*shown, rest[kept:]])
 
@@ -195,7 +194,7 @@ def _find_secret_parameters(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def mask_urls(text: str, hidden: str = HIDDEN) -> str:
+def mask_urls(text: str) -> str:
     """The text with the passwords of all its URLs hidden. A URL ends at white space."""
     if "://" not in text:
         return text
@@ -203,7 +202,7 @@ def mask_urls(text: str, hidden: str = HIDDEN) -> str:
     while (scheme := text.find("://", position)) >= 0:
         run = _RUN.match(text, scheme)
         position = len(text) if run is None else run.end()
-        parts += [text[kept:scheme], mask_url(text[scheme:position], hidden)]
+        parts += [text[kept:scheme], mask_url(text[scheme:position])]
         kept = position
     return "".join([*parts, text[kept:]])
 

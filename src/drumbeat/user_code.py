@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from drumbeat.context import AbortReason, AbortSignal
-from drumbeat.durations import format_duration
+from drumbeat.durations import format_length
 
 
 async def call_with_timeout(call: Callable[[], Awaitable[Any]], timeout_us: int | None, signal: AbortSignal) -> None:
@@ -22,7 +22,7 @@ async def call_with_timeout(call: Callable[[], Awaitable[Any]], timeout_us: int 
         if not timer.expired():
             raise
         signal.set(AbortReason.TIMED_OUT)
-        raise TimeoutError(f"timed out after {format_duration(timeout_us or 0)}") from None
+        raise TimeoutError(f"timed out after {format_length(timeout_us or 0)}") from None
 
 
 def is_own_cancellation(error: BaseException) -> bool:

@@ -31,7 +31,7 @@ def charge(app: Drumbeat) -> Charge:
 async def test_a_call_by_name_is_the_call_that_a_program_makes(app: Drumbeat, charge: Charge) -> None:
     by_name = await app.jobs.enqueue("charge", {"customer": 42, "amount": "9.90"}, key="a", priority=1)
     by_text = await app.jobs.enqueue("charge", ' {"customer": 42, "amount": "9.90"} ')
-    in_code = await charge.using(key="a", priority=1).enqueue(42, amount=Decimal("9.90"))
+    in_code = await charge.using(key="a", priority=1).enqueue(42, amount=Decimal("9.90"))  # type: ignore[call-arg]
     jobs = [await handle.job() for handle in (by_name, by_text, in_code)]
     assert {(job.task, job.queue, job.args, job.signature) for job in jobs} == {
         ("charge", "critical", '{"customer":42,"amount":"9.90"}', charge.signature.hash)
@@ -93,7 +93,7 @@ async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumb
 async def test_a_pending_job_is_run_now_and_a_dead_letter_is_replayed(
     app: Drumbeat, charge: Charge, hand: ManualWorker
 ) -> None:
-    later = await charge.using(delay=60).enqueue(1)
+    later = await charge.using(delay=60).enqueue(1)  # type: ignore[call-arg]
     assert await app.jobs.run_now(later.id) == 1
     assert (await later.job()).state is JobState.PENDING
     await hand.end(OutcomeKind.DEAD)
@@ -108,9 +108,9 @@ async def test_a_pending_job_is_run_now_and_a_dead_letter_is_replayed(
 
 
 async def test_a_replay_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
-    dead = await charge.using(key="k", unique=True).enqueue(1)
+    dead = await charge.using(key="k", unique=True).enqueue(1)  # type: ignore[call-arg]
     await hand.end(OutcomeKind.DEAD)
-    live = await charge.using(key="k", unique=True).enqueue(1)
+    live = await charge.using(key="k", unique=True).enqueue(1)  # type: ignore[call-arg]
     with pytest.raises(UniqueConflict) as conflict:
         await app.dead.replay(dead.id)
     assert conflict.value.live_id == live.id
@@ -119,7 +119,7 @@ async def test_a_replay_says_which_live_job_has_the_key(app: Drumbeat, charge: C
 async def test_dead_letters_are_selected_oldest_first_before_they_are_changed(
     app: Drumbeat, charge: Charge, hand: ManualWorker
 ) -> None:
-    await app.enqueue_many([charge.bind(number) for number in range(600)])
+    await app.enqueue_many([charge.bind(number) for number in range(600)])  # type: ignore[call-arg]
     while await hand.end(OutcomeKind.DEAD):
         pass
     letters = await app.dead.select(task="charge")
@@ -136,15 +136,15 @@ async def test_dead_letters_are_selected_oldest_first_before_they_are_changed(
 async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
     app: Drumbeat, charge: Charge, hand: ManualWorker
 ) -> None:
-    await app.enqueue_many([charge.bind(number) for number in range(3)])
+    await app.enqueue_many([charge.bind(number) for number in range(3)])  # type: ignore[call-arg]
     await hand.end(OutcomeKind.SUCCEEDED)
-    await app.enqueue_many([charge.bind(number) for number in range(1_100)])
+    await app.enqueue_many([charge.bind(number) for number in range(1_100)])  # type: ignore[call-arg]
     dry = await app.jobs.bulk("cancel", task="charge", dry_run=True)
     assert (dry.matched, dry.touched) == (1_100, 0)
     answer = await app.jobs.bulk("cancel", task="charge")
     assert (answer.matched, answer.touched, answer.refused) == (1_100, 1_100, ())
     assert answer.requested == 0
-    await charge.enqueue(1)
+    await charge.enqueue(1)  # type: ignore[call-arg]
     await hand.claim()
     answer = await app.jobs.bulk("cancel", task="charge")
     assert (answer.touched, answer.requested) == (1, 1), "asked to stop, and not cancelled yet"
@@ -165,7 +165,7 @@ async def test_an_action_on_an_unknown_queue_is_refused(app: Drumbeat, charge: C
 
 
 async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
-    await app.enqueue_many([charge.bind(number) for number in range(10)])
+    await app.enqueue_many([charge.bind(number) for number in range(10)])  # type: ignore[call-arg]
     await hand.end(OutcomeKind.DEAD)
     clock = FakeClock()
     choice = select_jobs("replay", None, all=True, query={})

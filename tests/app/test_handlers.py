@@ -32,7 +32,7 @@ async def test_a_def_handler_enqueues_and_waits_from_its_thread(app: Drumbeat) -
     def quadruple(number: int) -> int:
         half = double.enqueue_sync(number).result(timeout=10)
         [handle] = app.sync.enqueue_many([double.bind(half)])
-        return app.sync.jobs.handle(handle.id).result(timeout=10)
+        return app.sync.jobs.handle(handle.id).result(timeout=10)  # type: ignore[no-any-return]
 
     async with run_worker(app):
         assert await (await quadruple.enqueue(3)).result(timeout=20) == 12

@@ -148,7 +148,7 @@ def test_a_handle_made_on_one_loop_may_be_used_on_another(tmp_path: Path) -> Non
     async def enqueue():  # type: ignore[no-untyped-def]
         return await app._internals.registry["greet"].enqueue("Ada")
 
-    handle = asyncio.run(enqueue())
+    handle = asyncio.run(enqueue())  # type: ignore[no-untyped-call]
     assert asyncio.run(handle.job()).id == handle.id
 
 

@@ -13,7 +13,7 @@ elif trouble == "die":
 
 
 @app.lifespan
-async def resources():
+async def resources():  # type: ignore[no-untyped-def]
     if trouble == "lifespan":
         raise RuntimeError("the pool is empty")
     yield

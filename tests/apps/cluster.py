@@ -25,7 +25,7 @@ def tell(*words: object) -> None:
 
 
 @app.lifespan
-async def life():
+async def life():  # type: ignore[no-untyped-def]
     tell("open")
     yield
     tell("close")

@@ -29,7 +29,7 @@ async def watch() -> None:
 
 
 @app.lifespan
-async def resources():
+async def resources():  # type: ignore[no-untyped-def]
     async with asyncio.TaskGroup() as group:  # must be entered and left by one task
         watcher = group.create_task(watch())
         opened.append("open")

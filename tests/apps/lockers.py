@@ -106,7 +106,7 @@ async def main() -> None:
             command, *given = words
             work = {"enter": enter, "hold": hold, "calls": calls, "crowd": crowd}[command]
             for _ in range(10 if command == "calls" else 1):
-                tasks.add(loop.create_task(work(*given)))
+                tasks.add(loop.create_task(work(*given)))  # type: ignore[operator]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -560,7 +560,7 @@ KILLS: dict[str, Callable[[], Any]] = {
     "exits with a code": lambda: os._exit(3),
     "kills itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "aborts": os.abort,
-    "is alarmed": lambda: [signal.setitimer(signal.ITIMER_REAL, 0.05), signal.pause()],
+    "is alarmed": lambda: [signal.setitimer(signal.ITIMER_REAL, 0.05), signal.pause()],  # type: ignore[func-returns-value]
 }
 """The process is gone: a crash, and a dead letter when it has happened too often."""
 

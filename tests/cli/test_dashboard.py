@@ -40,7 +40,7 @@ async def status(port: int) -> dict[str, object] | None:
             answer = await browser.get(f"http://127.0.0.1:{port}/api/v1/status")
     except httpx.TransportError:
         return None
-    return answer.json() if answer.status_code == 200 else None  # type: ignore[no-any-return]
+    return answer.json() if answer.status_code == 200 else None
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

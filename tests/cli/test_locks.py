@@ -20,7 +20,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     url = f"sqlite:///{tmp_path}/locks.db"
     monkeypatch.setenv("DRUMBEAT_URL", url)
     asyncio.run(_fill(url))
-    return url
+    return url  # type: ignore[return-value]
 
 
 async def _fill(url: str) -> None:

@@ -173,7 +173,7 @@ def test_a_store_that_goes_away_is_reported_and_asked_again(capsys: pytest.Captu
             raise LookupError("that was all")
         if isinstance(answer, StoreUnavailable):
             raise answer
-        return answer
+        return answer  # type: ignore[return-value]
 
     target = CliTarget()
     target.watch_interval = 0

@@ -122,10 +122,10 @@ async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(st
     assert await store.jobs.expire_blocked("version:", moment - HOUR, 10) == 0
     assert await store.jobs.expire_blocked("version:", moment, 10) == 1
     assert await store.jobs.expire_blocked("version:", moment, 10) == 0
-    found = await get_job(store, old)
+    found = await get_job(store, old)  # type: ignore[arg-type]
     assert (found.state, found.failures, found.crashes) == (JobState.DEAD, 0, 0)
     assert found.error == Failure("WaitExpired", "no worker registered version 's9' of task 'greet' within 0 h")
-    assert (await get_job(store, other)).state == JobState.PENDING
+    assert (await get_job(store, other)).state == JobState.PENDING  # type: ignore[arg-type]
     [mourning] = await claim(store, instance)
     assert (mourning.task, mourning.queue, mourning.priority) == ("mourn", "default", 3)
     obituary = msgspec.json.decode(mourning.args, type=DeadLetterPayload)
@@ -144,10 +144,10 @@ async def test_an_expired_wait_can_be_replayed(store: Store) -> None:
     instance = await worker(store)
     id = await blocked_job(store, instance, "version:greet@s9")
     await store.jobs.expire_blocked("version:", await store.inspect.now() + 1, 10)
-    await store.jobs.replay([id])
+    await store.jobs.replay([id])  # type: ignore[list-item]
     [again] = await claim(store, instance)
     assert (again.id, again.replays, again.blocked_since) == (id, 1, None)
-    assert (await store.inspect.get_attempts([id]))[id] == []
+    assert (await store.inspect.get_attempts([id]))[id] == []  # type: ignore[index, list-item]
 
 
 async def test_the_error_of_a_dead_letter_is_kept_whole(store: Store) -> None:

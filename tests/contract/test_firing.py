@@ -37,7 +37,7 @@ async def waits(store: Store, id: JobId) -> str | None:
 async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> None:
     options = {"task": "charge", "queue": "critical", "args": '{"a": 1.10}', "signature": "s7", "priority": 2}
     options |= {"retries": 4, "timeout": 3 * SECOND, "crash_limit": 1, "on_dead": "refund"}
-    await put(store, new_schedule(**options))
+    await put(store, new_schedule(**options))  # type: ignore[arg-type]
     [id] = (await fire(store, "nightly", moment(1_000, run_at=1_500))).jobs
     job = await get_job(store, id)
     assert (job.task, job.queue, job.args, job.signature, job.priority) == (

@@ -33,7 +33,7 @@ async def program(store: Store, store_url: str) -> AsyncIterator[Caller]:
 
 async def complete(store: Store, program: Caller, instance: str, job: ClaimedJob, **facts: Any) -> None:
     facts = {"started_at": job.token, "result": None, "result_error": None} | facts
-    await store.transactional.complete(program.conn, CompletedJob(instance=instance, claim=hold(job), **facts))
+    await store.transactional.complete(program.conn, CompletedJob(instance=instance, claim=hold(job), **facts))  # type: ignore[arg-type]
 
 
 async def state(store: Store, job: ClaimedJob) -> JobState:
@@ -255,8 +255,8 @@ async def test_a_completion_that_names_another_claim_is_refused(store: Store, pr
         await store.transactional.complete(
             program.conn,
             CompletedJob(
-                instance=named["instance"],
-                claim=ClaimRef(named["id"], named["token"]),
+                instance=named["instance"],  # type: ignore[arg-type]
+                claim=ClaimRef(named["id"], named["token"]),  # type: ignore[arg-type]
                 started_at=1,
                 result=None,
                 result_error=None,

@@ -96,8 +96,8 @@ async def test_all_jobs_of_a_dead_instance_are_suspects_when_it_is_unknown_what_
     found = await store.instances.declare_dead(dead, beat=0, started=None, reason="killed")
     assert found == DeadInstanceReport(declared=True, crash_suspect=2)
     for job in (first, second):
-        found = await get_job(store, job.id)
-        assert (found.state, found.crashes, found.failures, found.instance) == (JobState.PENDING, 1, 0, None)
+        freed = await get_job(store, job.id)
+        assert (freed.state, freed.crashes, freed.failures, freed.instance) == (JobState.PENDING, 1, 0, None)
         [attempt] = (await store.inspect.get_attempts([job.id]))[job.id]
         assert (attempt.outcome, attempt.instance, attempt.token) == (OutcomeKind.CRASHED, dead, job.token)
         assert attempt.error is not None and attempt.error.message == "killed"

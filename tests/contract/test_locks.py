@@ -492,13 +492,13 @@ class Tickets(RuleBasedStateMachine):
 def tickets_on(engine: str) -> Any:
     """The machine's test on one engine."""
     machine = type(f"TicketsOn{engine.title()}", (Tickets,), {"engine": engine})
-    machine.TestCase.settings = settings(
+    machine.TestCase.settings = settings(  # type: ignore[attr-defined]
         max_examples=300 if os.environ.get("DRUMBEAT_FULL") else 20,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    return machine.TestCase
+    return machine.TestCase  # type: ignore[attr-defined]
 
 
 for name in ENGINES:

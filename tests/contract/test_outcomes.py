@@ -33,7 +33,7 @@ EVERY = list(OutcomeKind)
 
 
 def us(moment: object) -> int:
-    return round(moment.timestamp() * 1_000_000)  # type: ignore[attr-defined]
+    return round(moment.timestamp() * 1_000_000)  # type: ignore[attr-defined, no-any-return]
 
 
 async def instance_of(store: Store, id: str) -> Instance:

@@ -53,7 +53,7 @@ async def test_a_schedule_is_found_as_it_was_given(store: Store) -> None:
     assert found.definition == FULL
     assert (found.state, found.revision, found.cursor, found.next_at) == (ScheduleState.ACTIVE, 1, 5, 77)
     assert (found.current, found.changed_by, found.reason) == (None, "me", "")
-    assert before <= found.created_at == found.changed_at == found.declared_at <= await store.inspect.now()
+    assert before <= found.created_at == found.changed_at == found.declared_at <= await store.inspect.now()  # type: ignore[operator]
 
 
 async def test_one_made_at_run_time_is_declared_by_nobody(store: Store) -> None:
@@ -166,9 +166,9 @@ async def test_the_record_of_fires_is_newest_first_and_has_pages(store: Store) -
     recorded = found[0].recorded_at
     facts = {"schedule": schedule.name, "recorded_at": recorded}
     assert found == [
-        Fire(at=20, last=20, count=1, outcome=FireOutcome.FIRED, reason="", job=fired.jobs[1], **facts),
-        Fire(at=10, last=10, count=1, outcome=FireOutcome.FIRED, reason="", job=fired.jobs[0], **facts),
-        Fire(at=3, last=8, count=6, outcome=FireOutcome.SKIPPED, reason="late", job=None, **facts),
+        Fire(at=20, last=20, count=1, outcome=FireOutcome.FIRED, reason="", job=fired.jobs[1], **facts),  # type: ignore[arg-type]
+        Fire(at=10, last=10, count=1, outcome=FireOutcome.FIRED, reason="", job=fired.jobs[0], **facts),  # type: ignore[arg-type]
+        Fire(at=3, last=8, count=6, outcome=FireOutcome.SKIPPED, reason="late", job=None, **facts),  # type: ignore[arg-type]
     ]
     assert [each.at for each in (await store.schedules.list_fires(["nightly"], before=20))["nightly"]] == [10, 3]
     assert [each.at for each in (await store.schedules.list_fires(["nightly"], before=20, limit=1))["nightly"]] == [10]

@@ -74,7 +74,7 @@ async def populate(store: Store) -> None:
     for number in range(3):
         common = {"task": ("greet", "charge")[number % 2], "key": ("a", "b", None)[number]}
         await claimed_one(store, two, queue="low", **common)
-        await add(store, new_job(**common), new_job(delay=HOUR, queue="low", **common), new_job(priority=2, **common))
+        await add(store, new_job(**common), new_job(delay=HOUR, queue="low", **common), new_job(priority=2, **common))  # type: ignore[arg-type]
 
 
 async def all_jobs(store: Store) -> tuple[list[Job], datetime]:
@@ -191,7 +191,7 @@ async def test_a_page_is_never_longer_than_it_should_be_and_the_last_says_so(sto
         {"error": "boom"},
         {"dead_letters": True},
     ):
-        filter = JobFilter(limit=2, **wanted)  # type: ignore[arg-type]
+        filter = JobFilter(limit=2, **wanted)
         found = await pages(store, filter)
         assert all(len(page.items) <= 2 for page in found)
         letters = await letters_of(store)

@@ -19,7 +19,7 @@ End = Callable[[Store, InstanceId, ClaimedJob], Awaitable[object]]
 
 async def running(store: Store, **options: object) -> tuple[InstanceId, ClaimedJob]:
     """A series whose first job runs."""
-    await fired_job(store, after(**options))
+    await fired_job(store, after(**options))  # type: ignore[arg-type]
     me = await worker(store)
     [job] = await claim(store, me)
     return me, job

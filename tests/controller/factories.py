@@ -23,7 +23,7 @@ SECOND, DAY = 1_000_000, 86_400_000_000
 class AlwaysLeader(Elector):
     """Believes that it leads, whatever it hears."""
 
-    is_leader = True  # type: ignore[assignment]
+    is_leader = True
 
 
 def make_elector(clock: Clock, *, leading: bool = False, **options: Any) -> Elector:

@@ -50,7 +50,7 @@ async def test_four_months_are_fired_day_by_day_at_the_local_hour_with_one_load_
     nightly = make_schedule(tz="Europe/Berlin")
     await put_schedule(store, nightly, first_fire_time(nightly, clock.now_us()))
     counted = FaultyStore(store)
-    me = make_firer(counted, clock)  # type: ignore[arg-type]
+    me = make_firer(counted, clock)
     end = clock.now_us() + 120 * DAY
     while clock.now_us() < end:
         await clock.advance(await me.fire_due())
@@ -67,7 +67,7 @@ async def test_all_that_is_due_is_fired_in_batches(store: Store, clock: FakeCloc
     for number in range(450):
         await put_schedule(store, make_daily_schedule(moment, f"s{number}"), moment)
     counted = FaultyStore(store)
-    await make_firer(counted, clock).fire_due()  # type: ignore[arg-type]
+    await make_firer(counted, clock).fire_due()
     assert {job.schedule for job in await list_jobs(store)} == {f"s{number}" for number in range(450)}
     assert counted.calls["schedules.fire"] == 3
 
@@ -99,7 +99,7 @@ async def test_a_follower_fires_only_what_is_overdue_by_a_second(store: Store, c
     moment = clock.now_us()
     await put_schedule(store, make_daily_schedule(moment), moment)
     counted = FaultyStore(store)
-    me = make_firer(counted, clock, leading=False)  # type: ignore[arg-type]
+    me = make_firer(counted, clock, leading=False)
     me.on_heartbeat(make_reply(moment, leader=YOU, next_fire=moment))
     pause = await me.fire_due()
     assert 1.0 <= pause <= 1.25
@@ -111,7 +111,7 @@ async def test_a_follower_fires_only_what_is_overdue_by_a_second(store: Store, c
 
 async def test_a_follower_loads_nothing_while_the_leader_fires(store: Store, clock: FakeClock) -> None:
     counted = FaultyStore(store)
-    me = make_firer(counted, clock, leading=False)  # type: ignore[arg-type]
+    me = make_firer(counted, clock, leading=False)
     for _ in range(600):
         # The leader has fired by the time of each beat: the next moment is always ahead.
         me.on_heartbeat(make_reply(clock.now_us(), leader=YOU, next_fire=clock.now_us() + SECOND // 2))
@@ -126,7 +126,7 @@ async def test_a_follower_that_fired_for_the_leader_stands_in_until_another_fire
     start = clock.now_us()
     await put_schedule(store, make_schedule("grid", str(SECOND), kind=RuleKind.GRID, start=start), start + SECOND)
     counted = FaultyStore(store)
-    me, leader = make_firer(counted, clock, leading=False), make_firer(store, clock)  # type: ignore[arg-type]
+    me, leader = make_firer(counted, clock, leading=False), make_firer(store, clock)
     me.on_heartbeat(make_reply(start, leader=YOU, next_fire=start + SECOND))
     await clock.advance(2.3)
     await clock.advance(await me.fire_due())  # the first was overdue, and the second is due
@@ -199,7 +199,7 @@ async def test_an_outage_is_waited_out(store: Store, clock: FakeClock) -> None:
     faulty = FaultyStore(store)
     faulty.fail_before["schedules.get_due"] = 2
     faulty.fail_after["schedules.fire"] = 1
-    me = make_firer(faulty, clock)  # type: ignore[arg-type]
+    me = make_firer(faulty, clock)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(me.run())
         for _ in range(3):

@@ -52,7 +52,7 @@ async def rounds(store: Store, clock: FakeClock, elector: Elector, minutes: int)
     """How often it pruned in these minutes without a heartbeat."""
     counted = FaultyStore(store)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(pruner(counted, clock, elector).run())  # type: ignore[arg-type]
+        running = group.create_task(pruner(counted, clock, elector).run())
         for _ in range(minutes):
             await until(lambda: clock.sleepers == 1, what="its sleep")
             await clock.advance(60)
@@ -145,5 +145,5 @@ async def test_counts_are_kept_for_two_hours_as_long_as_history_or_for_ever(stor
 async def test_a_store_of_rooms_that_is_away_stops_nothing(store: Store, clock: FakeClock) -> None:
     faulty = FaultyStore(store)
     faulty.fail_before["rooms.prune"] = 1
-    await pruner(faulty, clock, make_elector(clock)).prune_all()  # type: ignore[arg-type]
+    await pruner(faulty, clock, make_elector(clock)).prune_all()
     assert faulty.calls["rooms.prune"] == 1

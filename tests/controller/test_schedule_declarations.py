@@ -126,7 +126,7 @@ async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
     await put_schedule(store, theirs, first_fire_time(theirs, clock.now_us()))
     await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).definition == theirs
-    assert "belongs to somebody else" in caplog.text
+    assert "belongs to another app" in caplog.text
 
 
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:
@@ -236,7 +236,7 @@ async def test_an_outage_at_the_start_is_waited_out(store: Store, clock: FakeClo
     faulty = FaultyStore(store)
     faulty.fail_before["schedules.get"] = 2
     faulty.fail_after["schedules.put"] = 1
-    service = declarer(faulty, clock, declared())  # type: ignore[arg-type]
+    service = declarer(faulty, clock, declared())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(service.run())
         for _ in range(3):

@@ -83,7 +83,7 @@ async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
     async def counted() -> Store:
         nonlocal tried
         tried += 1
-        return await found()
+        return await found()  # type: ignore[no-any-return]
 
     monkeypatch.setattr(pair.wake._second, "store", counted)  # type: ignore[attr-defined]
     second.kill()

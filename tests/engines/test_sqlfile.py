@@ -3,6 +3,7 @@
 import pytest
 
 from drumbeat.store import sqlfile
+from drumbeat.store.sqlfile import Columns, Source
 
 FILE = """\
 -- What this file is about.
@@ -62,3 +63,41 @@ def test_a_part_is_put_where_it_is_included_and_is_no_statement_itself() -> None
 def test_a_part_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="here: statement 'one' includes _none, which is not there"):
         sqlfile.parse("-- name: one\nSELECT\n-- include: _none\n;", "here")
+
+
+COLUMNS = Columns(
+    {"all": ("id", "unique", "at")}, {"parameters": Source({"id": "?1", "at": "?2"}), "row": Source({}, "new")}
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "expanded"),
+    [
+        ("SELECT {{all}} FROM t", 'SELECT id, "unique", at FROM t'),
+        ("SELECT {{all from job}} FROM job", 'SELECT job.id, job."unique", job.at FROM job'),
+        ("SELECT {{all from row}} FROM new", 'SELECT new.id, new."unique", new.at FROM new'),
+        ("VALUES ({{all from parameters, unique = coalesce(?3, '')}})", "VALUES (?1, coalesce(?3, ''), ?2)"),
+        ("SELECT {{all from t,\n  at = max(a, b), id = 'x'}}", "SELECT 'x', t.\"unique\", max(a, b)"),
+    ],
+)
+def test_a_list_of_columns_and_values_for_it_are_put_where_they_are_named(written: str, expanded: str) -> None:
+    assert sqlfile.expand(written, COLUMNS) == expanded
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("SELECT {{none}}", "there is no list of columns 'none'"),
+        ("SELECT {{all from parameters}}", "no value for the column 'unique'"),
+        ("SELECT {{all from t, key = 1}}", "'key' is no column of 'all'"),
+        ("SELECT {{all from t, garbage}}", "not a list of `column = expression`"),
+    ],
+)
+def test_a_list_without_a_value_for_each_column_is_refused(written: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^here: {reason}"):
+        sqlfile.expand(written, COLUMNS, "here")
+
+
+def test_parts_of_several_files_may_include_each_other() -> None:
+    text = "-- name: _a\nid\n\n-- name: _b\n-- include: _a\n, task\n\n-- name: one\nSELECT\n-- include: _b\n;\n"
+    assert sqlfile.parse(text, "here") == {"one": "SELECT\nid\n, task"}

@@ -46,7 +46,7 @@ class Block(NamedTuple):
     @property
     def awaits(self) -> bool:
         """Whether it can only run on an event loop."""
-        return compile(self.text, self.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_flags & 0x80 != 0
+        return compile(self.text, self.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_flags & 0x80 != 0  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return f"{self.page}_{self.line}"

@@ -40,7 +40,7 @@ async def waits(app: Drumbeat, count: int, name: str = "x") -> LockInfo:
         found = await line(app, name)
         return found if found is not None and found.waiting == count else None
 
-    return await until(so_many, what=f"a line of {count}")
+    return await until(so_many, what=f"a line of {count}")  # type: ignore[no-any-return]
 
 
 async def nobody_is_there(app: Drumbeat, name: str = "x") -> None:
@@ -64,7 +64,7 @@ class Holder:
         async with wanted as self.lock:
             self.entered.set()
             await self.let_go.wait()
-            return self.lock.token
+            return self.lock.token  # type: ignore[no-any-return]
 
     async def holds(self) -> None:
         async with asyncio.timeout(10):
@@ -334,7 +334,7 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
 
 
 async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: FaultyApp) -> None:
-    (await faulty._internals.store()).fail_after["locks.acquire"] = 1
+    (await faulty._internals.store()).fail_after["locks.acquire"] = 1  # type: ignore[attr-defined]
     with pytest.raises(StoreUnavailable):
         await faulty.lock("x").__aenter__()
     await nobody_is_there(faulty)
@@ -344,7 +344,7 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
 
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
     async with faulty.lock("x"):
-        (await faulty._internals.store()).is_down = True
+        (await faulty._internals.store()).is_down = True  # type: ignore[attr-defined]
     faulty.tasks_store.is_down = False  # type: ignore[union-attr]
     await nobody_is_there(faulty)
 

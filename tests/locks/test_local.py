@@ -251,7 +251,7 @@ def test_turns_are_given_in_order_across_threads_and_loops() -> None:
         for number in range(10):
             work = (lambda n=number: thread(n)) if number % 2 else (lambda n=number: asyncio.run(task(n)))
             in_thread(work)
-            until_sync(lambda number=number: waiting("x") == number + 1)
+            until_sync(lambda number=number: waiting("x") == number + 1)  # type: ignore[misc]
     until_sync(lambda: len(log) == 10)
     assert log == list(range(10))
 

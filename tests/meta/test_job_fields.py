@@ -48,7 +48,7 @@ def test_the_records_are_made_from_the_list() -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_tables_of_sqlite_have_these_columns_in_this_order(sqlite: sqlite3.Connection, table: str) -> None:
-    """In the order of the list up to `seq`, the last column of the first migration: INSERTs are fastest in the table's order."""
+    """In the order of the list up to `seq`, the last column of the first migration: INSERTs are fastest in that order."""
     columns = [row[1] for row in sqlite.execute(f"PRAGMA table_info(drumbeat_{table})")]
     assert {*columns} - {"seq"} == {*TABLES[table]}
     first = columns[: columns.index("seq")] if "seq" in columns else []

@@ -14,7 +14,7 @@ def run_one(folder: Path, body: str, *options: str, **how: object) -> "subproces
     file = folder / "test_one.py"
     file.write_text(body)
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
-    return subprocess.run(
+    return subprocess.run(  # type: ignore[no-any-return]
         [*line, "-p", "tests.conftest", *options, str(file)],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},

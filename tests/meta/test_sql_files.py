@@ -61,7 +61,8 @@ def statement_names(engine: str) -> set[str]:
 
 
 def python_trees(engine: str) -> list[ast.Module]:
-    paths = [*(SOURCE / "store" / engine).glob("*.py"), *(SOURCE / "store").glob("*.py")]
+    shared = [SOURCE / "store" / name for name in ("job_search.py", "records.py")]
+    paths = [*(SOURCE / "store" / engine).glob("*.py"), *shared]
     return [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
 
 

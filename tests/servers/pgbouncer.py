@@ -55,7 +55,7 @@ class PgBouncer:
             for path in (self._folder, config):
                 os.chown(path, NOBODY, NOBODY)
         who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root else {}
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # type: ignore[call-overload]
             [PROGRAM, "-q", str(config)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -53,7 +53,7 @@ class PostgresServer:
     ) -> None:
         self._version = version
         self._in_memory = in_memory
-        self._settings = _SETTINGS | (settings or {})
+        self._settings = _SETTINGS | (settings or {})  # type: ignore[operator]
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -134,7 +134,7 @@ class PostgresServer:
         """Run a statement as an administrator, on a connection of its own."""
         connection = await asyncpg.connect(self.url_of(database), timeout=10)
         try:
-            return await connection.fetch(statement, *arguments)
+            return await connection.fetch(statement, *arguments)  # type: ignore[no-any-return]
         finally:
             await connection.close()
 

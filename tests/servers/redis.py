@@ -73,7 +73,7 @@ class RedisServer:
 
     def __init__(self, kind: str = "valkey", settings: Mapping[str, str] | None = None) -> None:
         self._binary = binary(kind)
-        self._settings = _SETTINGS | (settings or {})
+        self._settings = _SETTINGS | (settings or {})  # type: ignore[operator]
         self._process: subprocess.Popen[bytes] | None = None
         self.folder = Path()
         self.port = 0
@@ -139,7 +139,7 @@ class RedisServer:
         """The answer of one command, over a connection of its own; bytes are bytes."""
         client = redis.Redis.from_url(self.url_of(database), socket_timeout=30, protocol=2)
         try:
-            return client.execute_command(*args)
+            return client.execute_command(*args)  # type: ignore[no-untyped-call]
         finally:
             client.close()
 

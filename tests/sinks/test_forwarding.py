@@ -127,7 +127,7 @@ def test_what_is_no_sink_or_no_option_is_told_where_it_is_written(box: Box) -> N
     with pytest.raises(ConfigError, match="to= must be a sink"):
         app.forward("send", to=sink)
     with pytest.raises(ConfigError, match="to= must be a sink"):
-        app.forward("send", to=Box)  # type: ignore[arg-type]
+        app.forward("send", to=Box)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="no option 'pool'"):
         app.forward("send", to=box, pool="thread")  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="is not a valid name"):

@@ -73,7 +73,7 @@ async def test_a_message_that_the_stream_refuses_fails_and_one_without_a_stream_
         ({"subject": "orders.due", "stream": "OTHERS"}, DeliveryFailed),
         ({"subject": "nobody.listens"}, SinkUnavailable),
     ):
-        outlet = NatsSink(servers=server.url, timeout=2, **options).connect(SYSTEM)
+        outlet = NatsSink(servers=server.url, timeout=2, **options).connect(SYSTEM)  # type: ignore[arg-type]
         [answer] = await outlet.send([message])
         await outlet.close()
         assert isinstance(answer, kind), answer

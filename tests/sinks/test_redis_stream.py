@@ -31,7 +31,7 @@ async def test_a_job_is_sent_as_a_cloud_event_with_its_own_id(app: Drumbeat, bro
     job = await remind.using(key="order:7").enqueue(Order(7, 990))
     plain = await remind.enqueue(Order(8, 1))
     async with run_worker(app):
-        assert await job.result(timeout=10) is None
+        assert await job.result(timeout=10) is None  # type: ignore[func-returns-value]
         await plain.result(timeout=10)
     record = await app.jobs.show(job.id)
     sent = dict(entries(broker))
@@ -53,7 +53,7 @@ async def test_a_value_of_another_type_is_refused_where_it_is_enqueued(app: Drum
     typed = app.forward("typed", to=sink, type=Order)
     free = app.forward("free", to=sink)
     with pytest.raises(InvalidArguments):
-        typed.enqueue({"number": "seven"})  # type: ignore[arg-type]
+        typed.enqueue({"number": "seven"})  # type: ignore[arg-type, unused-coroutine]
     async with run_worker(app):
         await (await free.enqueue([1, "two", None])).result(timeout=10)
     assert [event["data"] for _, event in entries(broker)] == [[1, "two", None]]

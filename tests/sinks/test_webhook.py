@@ -29,7 +29,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def sink(receiver: Receiver, **options: Any) -> WebhookSink:
-    return WebhookSink(**{"url": receiver.url, "secret": SECRET, "allow_private": True} | options)
+    return WebhookSink(**{"url": receiver.url, "secret": SECRET, "allow_private": True} | options)  # type: ignore[arg-type]
 
 
 def message(id: str = "a") -> Message:

@@ -135,7 +135,7 @@ def check_each_moment_once(jobs: list[Job], *, schedules: int, every: float) -> 
     assert {fire: count for fire, count in counted.items() if count != 1} == {}
     moments: dict[str, list[datetime]] = defaultdict(list)
     for schedule, due_at in sorted(counted):
-        moments[schedule].append(due_at)
+        moments[schedule].append(due_at)  # type: ignore[index]
     assert len(moments) == schedules
     missing = {
         schedule: (before, after)

@@ -16,7 +16,7 @@ HEAD = "from drumbeat.app import Drumbeat\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[misc]
     """An empty current folder; what is imported from it is forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])

@@ -106,7 +106,7 @@ def there_and_back(hint: Any, value: Any) -> Any:
         (list[Customer], [Customer(name="Ada"), Customer(name="Bob", score=1.5)]),
         (dict[str, Customer], {"a": Customer(name="Ada")}),
         (Strict, Strict(id=ID, tags={"a", "b"})),
-        (Aliased, Aliased(**{"from": "here", "other": [1, 2]})),
+        (Aliased, Aliased(**{"from": "here", "other": [1, 2]})),  # type: ignore[arg-type]
         (Any, {"a": [1, 2.5, None, True, "x", {}]}),
         (object, [1, "a"]),
         (list[object], [1, None]),
@@ -250,8 +250,8 @@ def test_an_annotation_that_never_resolves_is_told_at_use_with_its_parameter() -
     [
         (str | uuid.UUID, "more than one str-like type"),
         (complex, "complex cannot be stored as JSON: use a plain type"),
-        (list[os.PathLike], "PathLike"),
-        (dict[str, collections.deque], "deque"),
+        (list[os.PathLike], "PathLike"),  # type: ignore[type-arg]
+        (dict[str, collections.deque], "deque"),  # type: ignore[type-arg]
         (Customer | int, "custom type"),
         (Line | Order, "more than one"),
     ],
@@ -273,8 +273,8 @@ def test_star_parameters_are_refused() -> None:
 
 def test_a_return_type_never_keeps_a_task_from_being_registered() -> None:
     def strange() -> "Nowhere": ...  # type: ignore[name-defined]  # noqa: F821
-    def unstorable() -> complex: ...
-    def plain(x: int) -> list[Order]: ...
+    def unstorable() -> complex: ...  # type: ignore[empty-body]
+    def plain(x: int) -> list[Order]: ...  # type: ignore[empty-body]
     def nothing() -> None: ...
 
     kinds = [Signature.of(function).returns for function in (strange, unstorable, plain, nothing)]

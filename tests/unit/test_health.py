@@ -44,14 +44,14 @@ def queue(ready: int = 0, *, age: int = 0, paused: bool = False) -> QueueStats:
 
 
 def rollup(task: str = "charge", **numbers: int) -> Rollup:
-    return Rollup(resolution=Resolution.MINUTE, at=NOW - 60 * SECOND, queue="mail", task=task, **numbers)
+    return Rollup(resolution=Resolution.MINUTE, at=NOW - 60 * SECOND, queue="mail", task=task, **numbers)  # type: ignore[arg-type]
 
 
 def judged(**signs: Any) -> Health:
     """Of a cluster in which all else is well."""
     one = instance()
     leader = LeaderInfo(instance=one.id, term=1, since=one.started_at, until=from_us(NOW + SECOND))
-    return judge_health(HealthSnapshot(**({"now": NOW, "instances": [one], "leader": leader} | signs)))
+    return judge_health(HealthSnapshot(**({"now": NOW, "instances": [one], "leader": leader} | signs)))  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_does_its_work_is_healthy() -> None:

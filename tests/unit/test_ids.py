@@ -44,7 +44,7 @@ def test_ids_sort_in_the_order_made_also_within_a_millisecond() -> None:
 
 def test_ids_keep_their_order_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
     first = new_job_id()
-    monkeypatch.setattr(ids.time, "time_ns", lambda: 1_600_000_000_000_000_000)
+    monkeypatch.setattr(ids.time, "time_ns", lambda: 1_600_000_000_000_000_000)  # type: ignore[attr-defined]
     assert first < new_job_id() < new_job_ids(2)[1]
 
 
@@ -72,7 +72,7 @@ def test_threads_never_make_the_same_id() -> None:
 def test_a_forked_child_does_not_repeat_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     # The clock stands still, so that only the random part can tell parent and child apart.
     now_ns = SYSTEM.now_us() * 1_000
-    monkeypatch.setattr(ids.time, "time_ns", lambda: now_ns)
+    monkeypatch.setattr(ids.time, "time_ns", lambda: now_ns)  # type: ignore[attr-defined]
     new_job_id()
     with ids._system_generator.lock:  # as if another thread were making one: the child must not wait for it
         reader, writer = os.pipe()

@@ -243,7 +243,7 @@ def test_arguments_over_the_limit_of_the_settings_are_refused() -> None:
     @app.task
     async def store(text: str) -> None: ...
 
-    assert store.bind("x" * 1_900)
+    assert store.bind("x" * 1_900)  # type: ignore[truthy-bool]
     with pytest.raises(InvalidArguments, match="text"):
         store.bind("x" * 2_000)
 
@@ -253,11 +253,11 @@ def test_enqueue_where_no_loop_runs_says_what_to_use(app: Drumbeat) -> None:
     async def charge() -> None: ...
 
     with pytest.raises(WrongContext, match=r"use charge\.enqueue_sync"):
-        charge.enqueue()
+        charge.enqueue()  # type: ignore[unused-coroutine]
     with pytest.raises(WrongContext, match=r"use charge\.using\(\.\.\.\)\.enqueue_sync"):
-        charge.using(delay=1).enqueue()
+        charge.using(delay=1).enqueue()  # type: ignore[unused-coroutine]
     with pytest.raises(WrongContext, match=r"use app\.sync\.enqueue_many"):
-        app.enqueue_many([])
+        app.enqueue_many([])  # type: ignore[unused-coroutine]
 
 
 async def test_enqueue_sync_on_a_loops_thread_says_what_to_use(app: Drumbeat) -> None:

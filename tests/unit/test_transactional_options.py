@@ -55,7 +55,7 @@ def test_the_async_form_needs_a_loop_also_with_a_connection(app: Drumbeat) -> No
     def ship(order: int) -> None: ...
 
     with pytest.raises(WrongContext, match=r"ship\.using\(\.\.\.\)\.enqueue_sync"):
-        ship.using(conn=CONN).enqueue(1)
+        ship.using(conn=CONN).enqueue(1)  # type: ignore[unused-coroutine]
 
 
 def test_wrong_arguments_are_told_before_the_connection_is_looked_at(app: Drumbeat) -> None:

@@ -29,7 +29,8 @@ async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers:
     store = await app._internals.store()
     at = (await store.inspect.now() - ago // timedelta(microseconds=1)) // Resolution.MINUTE * Resolution.MINUTE
     await store.stats.put(
-        hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
+        hand,
+        [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)],  # type: ignore[arg-type]
     )
 
 

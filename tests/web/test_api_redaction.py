@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from drumbeat import Drumbeat
 from drumbeat.cli.formatting import format_arguments
-from drumbeat.redaction import WEB_HIDDEN, redact_json
+from drumbeat.redaction import redact_json
 from tests.web.conftest import OpenBrowser
 
 
 def redacted(text: str) -> str:
-    return redact_json(text, WEB_HIDDEN)
+    return redact_json(text)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ async def test_what_became_of_its_moments_is_told_page_by_page(api: httpx.AsyncC
 
 async def test_a_rule_is_previewed_in_its_own_time_zone(api: httpx.AsyncClient) -> None:
     query = {"rule": "0 3 * * *", "tz": "Europe/Berlin", "count": 3}
-    found = (await api.get(f"{SCHEDULES}/preview", params=query)).json()["items"]
+    found = (await api.get(f"{SCHEDULES}/preview", params=query)).json()["items"]  # type: ignore[arg-type]
     assert [moment["at"][11:16] for moment in found] == ["03:00"] * 3
     found = (await api.get(f"{SCHEDULES}/preview", params={"rule": "5m", "count": 100_000})).json()["items"]
     assert len(found) == 500

@@ -131,7 +131,7 @@ async def test_an_act_whose_end_cannot_be_recorded_is_answered_and_has_its_begin
     async def store() -> FaultyStore:
         return faulty
 
-    monkeypatch.setattr(app, "store", store)
+    monkeypatch.setattr(app._internals, "store", store)
     assert (await open_browser(board).post(PAUSE, json={"reason": "x"})).status_code == 200
     (act,) = await app.audit.list()
     assert (act.verb, act.outcome) == ("queues.pause", None)
@@ -146,7 +146,7 @@ async def test_nothing_is_done_that_cannot_be_put_on_record(
     async def store() -> FaultyStore:
         return faulty
 
-    monkeypatch.setattr(app, "store", store)
+    monkeypatch.setattr(app._internals, "store", store)
     answer = await open_browser(board).post(PAUSE, json={})
     assert (answer.status_code, answer.json()["type"], answer.headers["retry-after"]) == (503, "store-away", "1")
     assert not any(queue.paused for queue in await app.queues.list())

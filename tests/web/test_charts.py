@@ -22,7 +22,7 @@ def rollup(slot: int, *, run_us: int | None = None, **numbers: int) -> Rollup:
     if run_us is not None:
         run[bucket_index(run_us)] = 1
     at = FIRST + slot * OVER.interval_us
-    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="q", task="t", run=tuple(run), **numbers)
+    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="q", task="t", run=tuple(run), **numbers)  # type: ignore[arg-type]
 
 
 def bars(*rollups: Rollup) -> Chart:

@@ -103,9 +103,9 @@ async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
 
     async with serve_dashboard(board) as (address, _), follow_events(address) as told:
         await first(told)
-        monkeypatch.setattr(app, "store", away)
+        monkeypatch.setattr(app._internals, "store", away)
         assert (await first(told, "store_down")).data == {"reason": "somebody pulled the plug"}
-        monkeypatch.setattr(app, "store", really)
+        monkeypatch.setattr(app._internals, "store", really)
         await first(told)
 
 
@@ -142,7 +142,7 @@ async def test_the_first_tick_has_the_rates_of_the_last_stretch_that_all_workers
     hand = await making.worker(store)
     at = (await store.inspect.now() // STRETCH - 2) * STRETCH
     rows = [
-        Rollup(resolution=Resolution.TEN_SECONDS, at=at + place * STRETCH, queue="mail", task="send_mail", **numbers)
+        Rollup(resolution=Resolution.TEN_SECONDS, at=at + place * STRETCH, queue="mail", task="send_mail", **numbers)  # type: ignore[arg-type]
         for place in range(3)
         for numbers in [{"started": 50, "succeeded": 40, "failed": 10}]
     ]
@@ -180,7 +180,7 @@ NOW = 1_000 * STRETCH + 4_000_000
 
 def counted(**numbers: int) -> Rollup:
     at = NOW // STRETCH * STRETCH - 2 * STRETCH
-    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="mail", task="send_mail", **numbers)
+    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="mail", task="send_mail", **numbers)  # type: ignore[arg-type]
 
 
 def test_all_speeds_are_of_one_source_and_one_stretch() -> None:

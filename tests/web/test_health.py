@@ -16,7 +16,8 @@ async def count_runs(app: Drumbeat, **numbers: int) -> None:
     hand = await making.worker(store, queues=("mail",), tasks=app._internals.registry.signatures())
     at = await store.inspect.now() // 60_000_000 * 60_000_000
     await store.stats.put(
-        hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
+        hand,
+        [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)],  # type: ignore[arg-type]
     )
 
 

@@ -77,7 +77,7 @@ async def processes() -> AsyncIterator[ChildPool]:
 
 async def run(processes: ChildPool, job: ClaimedJob, **options: Any) -> HandlerResult:
     options = {"abort": AbortSignal(), "note": lambda job, value: None} | options
-    return await processes.run(job, **options)
+    return await processes.run(job, **options)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager

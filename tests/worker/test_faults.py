@@ -267,7 +267,7 @@ async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(
 
     async with app, run_worker(program, max_failed_beats=3) as worker:
         await until(lambda: program.heart and program.heart.calls["instances.heartbeat"])
-        program.heart.is_down = True
+        program.heart.is_down = True  # type: ignore[union-attr]
         await until(lambda: worker.exit_code == EXIT_NO_STORE)
 
 
@@ -284,10 +284,10 @@ async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: 
         async with run_worker(program, max_failed_beats=2) as worker:
             job = await work.enqueue()
             await started.wait()
-            program.heart.is_down = True
-            await until(lambda: program.heart.calls["instances.heartbeat"] > 20)
+            program.heart.is_down = True  # type: ignore[union-attr]
+            await until(lambda: program.heart.calls["instances.heartbeat"] > 20)  # type: ignore[union-attr]
             assert not worker.is_stopping
-            program.heart.is_down = False
+            program.heart.is_down = False  # type: ignore[union-attr]
             go_on.set()
             assert await job.result(timeout=5) == "done"
         assert (await app.jobs.show(job.id)).state is JobState.SUCCEEDED

@@ -132,7 +132,7 @@ async def test_arguments_are_checked_where_the_call_is_written(app: Drumbeat) ->
         ring.fan_out,
     ):
         with pytest.raises(errors.InvalidArguments):
-            wrong()
+            wrong()  # type: ignore[no-untyped-call, unused-coroutine]
     with pytest.raises(errors.WrongContext):
         note.broadcast_sync([1])
 
@@ -176,7 +176,7 @@ async def test_a_failing_handler_is_reported_and_counted_and_not_called_again(
         await present(app, 1)
         for count, text in enumerate(("one", "leave"), start=1):
             await fragile.broadcast(text)
-            await recorder.next(RoomFailed, lambda event, count=count: event.failed == count)
+            await recorder.next(RoomFailed, lambda event, count=count: event.failed == count)  # type: ignore[misc]
         await late.broadcast()
         timed_out = await recorder.next(RoomFailed, lambda event: event.room == "late")
     assert "timed out after" in timed_out.error.message and timed_out.failed == 1
@@ -474,7 +474,7 @@ def test_a_room_is_refused_where_it_is_written() -> None:
         app.room(retries=3)(note.function)  # type: ignore[call-overload]
     for wrong in ("text", note, int):
         with pytest.raises(errors.ConfigError, match="must be a function"):
-            app.room(wrong)  # type: ignore[call-overload]
+            app.room(wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.ConfigError, match="name"):
         app.room(name="no spaces")(note.function)
     assert [room.name for room in app._internals.registered_rooms] == ["note"]

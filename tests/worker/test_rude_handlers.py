@@ -377,7 +377,7 @@ def test_a_lifespan_that_fails_when_it_closes_is_logged(stage: Stage, kind: str)
 
 def test_a_supervisor_says_why_its_workers_do_not_start_and_does_not_hurry(stage: Stage) -> None:
     stage.start("--processes", "2", RUDE_LIFESPAN="system exit")
-    until_sync(lambda: stage.log.read_text().count("waits before it is started again") >= 2, deadline=30)
+    until_sync(lambda: stage.log.read_text().count("waits before its restart") >= 2, deadline=30)
     log = stage.log.read_text()
     assert "lifespan 'resources' failed: SystemExit" in log
     assert log.count("worker process started") <= 8

@@ -233,7 +233,7 @@ async def test_under_a_new_name_nothing_is_counted_twice_and_nothing_is_lost(ben
     count(bench.recorder)
     await bench.recording.write()
     assert await bench.in_each_resolution() == [1, 1, 1]
-    bench.identity = await worker(bench.faulty)  # type: ignore[arg-type]
+    bench.identity = await worker(bench.faulty)
     count(bench.recorder)
     await bench.recording.write()
     assert await bench.in_each_resolution() == [3, 3, 3]
@@ -255,7 +255,7 @@ async def test_totals_are_the_same_whatever_happens_to_the_store(bench: Bench, c
             bench.faulty.fail_after.clear()
             await bench.recording.write()
             await bench.faulty.instances.declare_dead(bench.identity, beat=None, started=[], reason="test")
-            bench.identity = await worker(bench.faulty)  # type: ignore[arg-type]
+            bench.identity = await worker(bench.faulty)
     bench.faulty.fail_before.clear()
     bench.faulty.fail_after.clear()
     await bench.recording.write()

@@ -41,7 +41,7 @@ class Traced:
 
     async def process(self, count: int) -> list[ReadableSpan]:
         """The first so many runs, once they have ended."""
-        return await until(
+        return await until(  # type: ignore[no-any-return]
             lambda: found if len(found := self.of("process default")) >= count else None, what=f"{count} process spans"
         )
 

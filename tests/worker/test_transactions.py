@@ -56,7 +56,7 @@ async def test_a_job_that_its_handler_completed_has_succeeded_with_that_result(
 
     async with app, run_worker(app):
         job = await note.enqueue(7)
-        assert await job.result(timeout=10) == {"noted": 7}
+        assert await job.result(timeout=10) == {"noted": 7}  # type: ignore[func-returns-value]
         await recorder.next(JobFinished)
         record = await job.job()
     assert (record.state, record.failures, numbers(db)) == (JobState.SUCCEEDED, 0, [7])
@@ -80,7 +80,7 @@ async def test_a_transaction_brings_its_own_connection(
 
     async with app, run_worker(app):
         first, second = await note.enqueue(1), await note_in_thread.enqueue(2)
-        assert (await first.result(timeout=10), await second.result(timeout=10)) == (None, 2)
+        assert (await first.result(timeout=10), await second.result(timeout=10)) == (None, 2)  # type: ignore[comparison-overlap, func-returns-value]
         await until(lambda: len(recorder.of(JobFinished)) == 2)
     assert numbers(db) == [1, 2]
 
@@ -257,7 +257,7 @@ async def test_a_job_that_is_cancelled_after_its_commit_has_succeeded(
         await committed.wait()
         worker.runs.abort_all(AbortReason.CANCELLED)
         await recorder.next(JobFinished)
-        assert await job.result(timeout=10) == 1
+        assert await job.result(timeout=10) == 1  # type: ignore[func-returns-value]
     assert [event.state for event in recorder.of(JobFinished)] == [JobState.SUCCEEDED]
 
 
@@ -440,8 +440,8 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 async def test_handlers_in_child_processes_complete_their_jobs(shop: Drumbeat) -> None:
     first, second = await invoices.in_process.enqueue(1), await invoices.in_process_own.enqueue(2)
-    assert await first.result(timeout=30) == "invoice 1"
-    assert await second.result(timeout=30) is None
+    assert await first.result(timeout=30) == "invoice 1"  # type: ignore[func-returns-value]
+    assert await second.result(timeout=30) is None  # type: ignore[func-returns-value]
     written = invoices.invoices()
     assert [number for number, _ in written] == [1, 2]
     assert os.getpid() not in [pid for _, pid in written]

@@ -25,7 +25,7 @@ class EventRecorder:
 
     async def next(self, kind: type[E], where: Callable[[E], bool] = lambda event: True) -> E:
         """The first event of this kind, once it is there."""
-        return await until(
+        return await until(  # type: ignore[no-any-return]
             lambda: next((event for event in self.of(kind) if where(event)), None), what=f"an event {kind.__name__}"
         )
 

@@ -85,7 +85,8 @@ def parse_options(name: object, options: LockOptions) -> LockRequest:
 
 def check_limit(limit: object) -> int:
     """The maximum number of holders of a lock."""
-    return check_number("limit", limit, 1, MAX_LIMIT)
+    # Inlined: the call would add 4 % to a local lock.
+    return limit if type(limit) is int and 1 <= limit <= MAX_LIMIT else check_number("limit", limit, 1, MAX_LIMIT)
 
 
 def check_per(per: Duration) -> float:

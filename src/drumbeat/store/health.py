@@ -57,4 +57,4 @@ def format_size(count: int) -> str:
 
 def format_age(seconds: float) -> str:
     """A number of seconds, in words."""
-    return durations.format_duration(max(0, int(seconds)) * SECOND_US)
+    return durations.format_length(max(0, int(seconds)) * SECOND_US)

@@ -1,8 +1,8 @@
 """Stored records that no version of this library writes: edited by hand, or damaged.
 
-One such record must not hide its neighbours. Engines decode batches at once; only where that fails, each record is read field by
-field with `salvage`: a field that cannot be read gets a neutral value and a `Fault`. Such a record is shown with the reason in a
-place where people look, a claim makes a dead letter of such a job, and the doctor lists the faults. No I/O here.
+One such record must not hide its neighbours. Engines decode batches at once; only where that fails, each record is read field
+by field with `salvage`: a field that cannot be read gets a neutral value and a `Fault`. Such a record is shown with the reason
+in a place where people look, a claim makes a dead letter of such a job, and the doctor lists the faults. No I/O here.
 """
 
 import logging

@@ -54,14 +54,9 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
             return None
         if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
             return None  # it was cancelled between claim and start
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=to_datetime_or_none(self.started_at),
-            finished_at=to_datetime(self.finished_at),
-            error=read_failure(self.error),
-        )
+        return AttemptRow(
+            self.token, self.instance, self.outcome, self.started_at, self.finished_at, self.error
+        ).to_record()
 
 
 class AttemptRow(msgspec.Struct, frozen=True, array_like=True):

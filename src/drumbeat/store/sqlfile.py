@@ -1,7 +1,7 @@
 """Named SQL statements in `.sql` files: loaded at import, checked by name, given the tables' prefix.
 
-A file is a list of statements, each under a line `-- name: x`. Python calls it by that name: `sql.claim`. tests/meta/test_sql_files.py finds
-statements that no code uses and names that no file has.
+A file is a list of statements, each under a line `-- name: x`. Python calls it by that name: `sql.claim`.
+tests/meta/test_sql_files.py finds statements that no code uses and names that no file has.
 
     -- include: _x                      the text of the part `-- name: _x` of any of these files
     {{history}}                         the columns of a list

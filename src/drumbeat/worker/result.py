@@ -19,7 +19,7 @@ from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.core.transitions import is_fatal
-from drumbeat.durations import format_duration, from_us
+from drumbeat.durations import format_length, from_us
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
@@ -87,7 +87,7 @@ def from_abort(reason: AbortReason | None) -> HandlerResult:
 
 
 def from_timeout(limit_us: int) -> HandlerResult:
-    error = Failure(TIMED_OUT, f"timed out after {format_duration(limit_us)}")
+    error = Failure(TIMED_OUT, f"timed out after {format_length(limit_us)}")
     return HandlerResult(kind=ResultKind.ABORTED, reason=AbortReason.TIMED_OUT, error=error)
 
 

@@ -185,10 +185,10 @@ async def test_cancelling_one_of_many_acquires_leaves_the_others(
         alone = loop.create_task(acquire(postgres, "alone"))
         await until(lambda: postgres._parts.connection._lock.locked())
         crowd = [loop.create_task(acquire(postgres, f"t{number}")) for number in range(5)]
-        await until(lambda: len(postgres.locks._batcher._waiting) == 5)  # type: ignore[attr-defined]
+        await until(lambda: len(postgres.locks._batcher._waiting) == 5)
         alone.cancel()
         # Now the first of the others enters for all of them, and is cancelled as well.
-        await until(lambda: len(postgres.locks._batcher._waiting) == 0)  # type: ignore[attr-defined]
+        await until(lambda: len(postgres.locks._batcher._waiting) == 0)
         crowd[0].cancel()
         await asyncio.wait([alone, crowd[0]])
     async with asyncio.timeout(10):

@@ -119,7 +119,7 @@ async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monke
     now = await pooled.inspect.now()
     job = await claimed_one(pooled, instance)
     assert await end(pooled, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 30 * 24 * HOUR) == "applied"
-    monkeypatch.setattr(pooled.jobs._history, "_large_bytes", 0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(pooled.jobs._history, "_large_bytes", 0)
     assert await pooled.jobs.prune(now - 24 * HOUR, 5) == 5
     assert await find_jobs(pooled, JobFilter()) == []
 

@@ -82,9 +82,9 @@ def test_after_a_claim_of_one_run_at_the_next_starts_at_its_last_id() -> None:
     bounds.advance(
         [fake_claimed(run_at=SECOND, priority=0, id=id) for id in "abc"] + [fake_claimed(run_at=SECOND, priority=1)]
     )
-    assert bounds.for_claim(asked)[:3] == [ScanBound(SECOND, "c"), ScanBound(900_000, None), NO_BOUND]
+    assert bounds.for_claim(asked)[:3] == [ScanBound(SECOND, "c"), ScanBound(900_000, None), NO_BOUND]  # type: ignore[arg-type]
     bounds.advance([fake_claimed(run_at=SECOND, priority=0, id=id) for id in "ab"])
-    assert bounds.for_claim(asked)[0] == ScanBound(SECOND, "c"), "an answer that comes late does not lower it"
+    assert bounds.for_claim(asked)[0] == ScanBound(SECOND, "c"), "an answer that comes late does not lower it"  # type: ignore[arg-type]
     bounds.lower_to(SECOND)
     assert bounds.for_claim(asked)[0] == ScanBound(SECOND, None), "a job with this run_at may have a smaller id"
 

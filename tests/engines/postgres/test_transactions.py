@@ -71,7 +71,7 @@ async def test_the_writes_and_the_jobs_end_are_committed_together(
     tasks = (by_hand, short, in_thread, in_thread_by_hand)
     async with app, run_worker(app):
         jobs = [await task.enqueue(number) for number, task in enumerate(tasks)]
-        assert [await job.result(timeout=10) for job in jobs] == [{"noted": n} for n in range(4)]
+        assert [await job.result(timeout=10) for job in jobs] == [{"noted": n} for n in range(4)]  # type: ignore[func-returns-value]
         await until(lambda: len(recorder.of(JobFinished)) == 4)
     assert await numbers(raw) == [0, 1, 2, 3]
     assert {event.state for event in recorder.of(JobFinished)} == {JobState.SUCCEEDED}
@@ -261,7 +261,7 @@ async def shop(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 async def test_handlers_in_child_processes_complete_their_jobs(shop: Drumbeat, raw: Any) -> None:
     jobs = [await ledger.in_process.enqueue(1), await ledger.in_process_by_hand.enqueue(2)]
-    assert [await job.result(timeout=30) for job in jobs] == [1, 2]
+    assert [await job.result(timeout=30) for job in jobs] == [1, 2]  # type: ignore[func-returns-value]
     survivor = await ledger.dies_after_commit.enqueue(3)
     await survivor.result(timeout=30)
     assert await numbers(raw) == [1, 2, 3]

@@ -76,7 +76,7 @@ async def test_a_live_job_collides_with_one_that_came_and_was_claimed_meanwhile(
     async with await PostgresStore.open(address_of(url)) as other, asyncio.TaskGroup() as group:
         instance = await worker(other)
         async with closed_gate(raw):
-            adding = group.create_task(adds(postgres, new_job(key="k", unique=Unique.LIVE)))  # type: ignore[arg-type]
+            adding = group.create_task(adds(postgres, new_job(key="k", unique=Unique.LIVE)))  # type: ignore[arg-type, var-annotated]
             await until(lambda: at_the_gate(raw), what="an insert at the gate")
             quick = await claimed_one(other, instance, key="k", unique=Unique.PENDING)
         answer = await adding
@@ -92,7 +92,7 @@ async def test_a_live_job_whose_key_is_still_free_is_added(
         instance = await worker(other)
         async with closed_gate(raw):
             job = new_job(key="k", unique=Unique.LIVE)
-            adding = group.create_task(adds(postgres, job))  # type: ignore[arg-type]
+            adding = group.create_task(adds(postgres, job))  # type: ignore[arg-type, var-annotated]
             await until(lambda: at_the_gate(raw), what="an insert at the gate")
             await claimed_one(other, instance, key="another", unique=Unique.PENDING)
         assert await adding == AddResult(job.id, True)

@@ -163,7 +163,7 @@ async def test_the_driver_has_the_attribute_that_is_not_public_and_that_we_use(s
     from redis.asyncio import Connection
 
     wire = Connection(host="127.0.0.1", port=server.port)
-    await wire.connect()
+    await wire.connect()  # type: ignore[no-untyped-call]
     try:
         assert isinstance(wire._writer, asyncio.StreamWriter)
     finally:

@@ -161,7 +161,7 @@ async def test_who_begins_to_work_says_once_what_the_server_keeps(
             await worker(store)
             await worker(store)
     [record] = caplog.records
-    assert words in record.persistence
+    assert words in record.persistence  # type: ignore[attr-defined]
     assert record.levelno == level
 
 

@@ -185,7 +185,7 @@ async def test_whoever_does_not_listen_any_more_gets_nothing(redis: RedisStore, 
     doors = ("PUBSUB", "CHANNELS", f"{redis._pool.keys.prefix}reply:*")
 
     async def is_closed() -> bool:
-        return await redis._pool.command(*doors) == []
+        return await redis._pool.command(*doors) == []  # type: ignore[no-any-return]
 
     await until(is_closed, deadline=5, what="the end of the connection that listened")
     [id] = await add(redis, new_job())

@@ -143,7 +143,7 @@ async def test_a_worker_whose_store_went_back_says_so_and_runs_what_the_copy_kno
         await recorder.next(LeaseLost)
         gate.set()
         assert await job.result(timeout=10) == 2
-    told = [record for record in caplog.records if "gone back in time" in record.message]
+    told = [record for record in caplog.records if "an older copy of the store was restored" in record.message]
     assert [record.levelno for record in told] == [logging.ERROR]
 
 

@@ -114,7 +114,7 @@ def recorder() -> Iterator[CallRecorder]:
     recorder = CallRecorder()
     threading.setprofile(recorder)  # for the threads of the store, which start with its first calls
     yield recorder
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
     sys.setprofile(None)
 
 

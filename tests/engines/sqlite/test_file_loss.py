@@ -63,7 +63,7 @@ async def run_producers(path: Path, count: int = 1) -> AsyncIterator[list[Produc
         for producer in producers:
             group.create_task(producer.listen())
         for producer in producers:
-            await until(lambda producer=producer: len(producer.of("ok")) >= 20, deadline=30, what="acknowledged jobs")  # type: ignore[misc]
+            await until(lambda producer=producer: len(producer.of("ok")) >= 20, deadline=30, what="acknowledged jobs")
         try:
             yield producers
         finally:
@@ -113,7 +113,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(path: Path, lose
         lose(path)
         lost_at = time.monotonic_ns()
         for producer in producers:
-            await until(lambda producer=producer: len(producer.of("StoreLost")) >= 30, deadline=10, what="StoreLost")  # type: ignore[misc]
+            await until(lambda producer=producer: len(producer.of("StoreLost")) >= 30, deadline=10, what="StoreLost")
     for producer in producers:
         after = [how for began, how, _ in producer.said if began > lost_at]
         assert set(after) == {"StoreLost"}, "once lost, always lost"

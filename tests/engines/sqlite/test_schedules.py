@@ -16,10 +16,10 @@ MANY = 100_000
 NOW = 1_800_000_000_000_000
 NAMES = (
     "names",
-    "moments",
+    "fire_times",
     "jobs",
     "records",
-    "moved",
+    "advanced",
     "name",
     "before",
     "limit",

@@ -78,7 +78,7 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     instance = await worker(sqlite)
     statements = StatementTrace(sqlite)
     calls = [sqlite.jobs.add([new_job()]) for _ in range(50)]
-    calls += [sqlite.instances.heartbeat(instance, 0), sqlite.jobs.pause_queue("x", by="", reason="")]
+    calls += [sqlite.instances.heartbeat(instance, 0), sqlite.jobs.pause_queue("x", by="", reason="")]  # type: ignore[list-item]
     answers = await call_behind_lock(path, calls)
     assert all(not isinstance(answer, Exception) for answer in answers)
     assert statements.count("COMMIT") <= 2, "the first may have gone alone"
@@ -183,7 +183,7 @@ def sees_more(path: Path, known: int) -> bool:
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]
-    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(priority=10)])]
+    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(priority=10)])]  # type: ignore[list-item]
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]

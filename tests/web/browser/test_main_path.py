@@ -69,7 +69,7 @@ async def test_the_story_of_a_job_that_failed_twice_and_then_succeeded(page: Pag
     async with working(app):
         await expect(page.locator("h1").get_by_test_id("state")).to_have_text("succeeded")
     path = page.get_by_test_id("path").locator("li")
-    steps = [re.compile(text) for text in ("Enqueued", "Run 1 failed, to be tried", "Run 2 failed, to", "Run 3 succ")]
+    steps = [re.compile(text) for text in ("Enqueued", "Run 1 failed, will retry", "Run 2 failed, will", "Run 3 succ")]
     await expect(path).to_have_text(steps)
     await expect(page.get_by_test_id("runs").locator("details")).to_have_count(3)
     for number in (1, 2):
@@ -84,7 +84,7 @@ async def test_the_story_of_a_job_that_failed_twice_and_then_succeeded(page: Pag
 
 
 @on_three_engines
-async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, app: Drumbeat) -> None:
+async def test_replay_cancel_and_discard_work_while_everything_moves(page: Page, app: Drumbeat) -> None:
     [replayed, discarded] = await dead_letters(app, 2)
     [cancelled] = await enqueue(app, 1)
 
@@ -113,7 +113,7 @@ async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, 
 
     await page.goto(f"/jobs/{cancelled}")
     await page.get_by_test_id("act-cancel").click()
-    await expect(page.get_by_test_id("dismiss")).to_have_text("Keep it")
+    await expect(page.get_by_test_id("dismiss")).to_have_text("Back")
     await page.get_by_test_id("dismiss").click()
     await confirm(page, page.get_by_test_id("act-cancel"), "not any more")
     await expect(head).to_have_text("cancelled")

@@ -37,7 +37,7 @@ async def test_nothing_is_healthy_while_the_store_is_away_and_all_is_well_when_i
                 # Somebody who opens a page now is told so, and sees it as soon as there is something to see.
                 other = await lonely.context.new_page()
                 await other.goto(f"{address}/queues")
-                await expect(other.get_by_test_id("problem")).to_contain_text("The store is away")
+                await expect(other.get_by_test_id("problem")).to_contain_text("Service Unavailable")
                 await expect(other.get_by_test_id("again")).to_contain_text("Last attempt at")
                 await asyncio.to_thread(server.start)
                 await expect(other.get_by_role("heading", level=1)).to_have_text("Queues")

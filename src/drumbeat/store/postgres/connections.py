@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 # This package is imported only when a PostgreSQL store is opened.
-import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+import asyncpg  # noqa: TID253
 import msgspec
 
 from drumbeat.clock import Clock, jitter

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # This package is imported only when a PostgreSQL store is opened.
-import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+import asyncpg  # noqa: TID253
 
 from drumbeat.errors import ConfigError, DrumbeatError, SchemaOutOfDate, StoreError, StoreFull, StoreUnavailable
 from drumbeat.store import migrations

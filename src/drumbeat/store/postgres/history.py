@@ -9,7 +9,7 @@ import contextlib
 from datetime import UTC, datetime
 from functools import partial
 
-import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+import asyncpg  # noqa: TID253
 
 from drumbeat.clock import Clock
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+import asyncpg  # noqa: TID253
 
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresAddress

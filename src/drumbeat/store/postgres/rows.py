@@ -46,9 +46,6 @@ def encode_failure(error: Failure | None) -> str | None:
     return None if error is None else as_json(error)
 
 
-failure = read_failure
-
-
 def array_literal(values: Sequence[str | int | None]) -> str:
     """The literal of an array of ids or numbers: nothing in it needs quotes."""
     return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
@@ -161,7 +158,7 @@ def ended_job(row: Any) -> EndedJob | None:
         state=state,
         result=row["result"],
         result_error=row["result_error"],
-        error=failure(row["error"]),
+        error=read_failure(row["error"]),
     )
 
 

@@ -17,7 +17,7 @@ from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
-from drumbeat.store.records import AttemptRow, StoredJobRow
+from drumbeat.store.records import AttemptRow, StoredJobRow, to_datetime, to_datetime_or_none
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -102,11 +102,11 @@ class SqliteInspect:
                 scheduled=0,
                 running=row.running,
                 waiting=row.waiting,
-                oldest_due=rows.timestamp_or_none(row.oldest_due),
+                oldest_due=to_datetime_or_none(row.oldest_due),
                 paused=pause is not None,
                 paused_by=None if pause is None else pause.paused_by,
                 paused_reason=None if pause is None else pause.paused_reason,
-                paused_at=None if pause is None else rows.timestamp(pause.paused_at),
+                paused_at=None if pause is None else to_datetime(pause.paused_at),
             )
             found.append(with_due(known, due))
         return found

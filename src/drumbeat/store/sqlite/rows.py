@@ -3,7 +3,6 @@
 The order of fields is the order of columns in the `.sql` files. Times are still integers here.
 """
 
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -34,14 +33,6 @@ encode = msgspec.json.Encoder().encode
 def as_json(value: Any) -> str:
     """A parameter for json_each, or a structured column."""
     return encode(value).decode()
-
-
-failure = read_failure
-timestamp = from_us
-
-
-def timestamp_or_none(us: int | None) -> datetime | None:
-    return None if us is None else timestamp(us)
 
 
 class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
@@ -107,7 +98,7 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
             state=self.state,
             result=self.result,
             result_error=self.result_error,
-            error=failure(self.error),
+            error=read_failure(self.error),
         )
 
 
@@ -154,7 +145,7 @@ class SqliteDeadGroupRow(msgspec.Struct, frozen=True, array_like=True):
 
     def to_record(self) -> DeadLetterGroup:
         facts = msgspec.structs.asdict(self)
-        return DeadLetterGroup(**facts | {"first_at": timestamp(self.first_at), "last_at": timestamp(self.last_at)})
+        return DeadLetterGroup(**facts | {"first_at": from_us(self.first_at), "last_at": from_us(self.last_at)})
 
 
 class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
@@ -164,9 +155,7 @@ class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
     until: int
 
     def to_record(self) -> LeaderInfo:
-        return LeaderInfo(
-            instance=self.instance, term=self.term, since=timestamp(self.since), until=timestamp(self.until)
-        )
+        return LeaderInfo(instance=self.instance, term=self.term, since=from_us(self.since), until=from_us(self.until))
 
 
 class StateRow(msgspec.Struct, frozen=True, array_like=True):

@@ -178,7 +178,7 @@ class SqliteSchedules:
         names = as_json([request.name for request in firings])
         found = {row.name: row for row in rows.snapshots(write.db, self._sql.snapshots, {"names": names})}
         fire_times = as_json([(request.name, fire.at) for request in firings for fire in request.fires])
-        recorded = set(rows.fire_times(write.db.value(self._sql.recorded_fires, {"moments": fire_times})))
+        recorded = set(rows.fire_times(write.db.value(self._sql.recorded_fires, {"fire_times": fire_times})))
         return [plan_fire(found.get(request.name), request, recorded, write.now) for request in firings]
 
     def _apply_plans(self, write: WriteContext, plans: Sequence[FirePlan]) -> None:
@@ -198,7 +198,7 @@ class SqliteSchedules:
         if batch.records:
             write.db.run(self._sql.record_fires, {"records": as_json(batch.records)})
         if batch.updates:
-            write.db.run(self._sql.advance, {"moved": as_json(batch.updates)})
+            write.db.run(self._sql.advance, {"advanced": as_json(batch.updates)})
 
     def _find_stuck(self, db: SqliteConnection, now: int) -> tuple[str, str]:
         return db.value(self._sql.stalled, {"now": now}), db.value(self._sql.orphaned)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.errors import InvalidArguments
-from drumbeat.redaction import WEB_HIDDEN, mask_urls
+from drumbeat.redaction import mask_urls
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.job_filters import JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
@@ -63,10 +63,7 @@ async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
     store = await request.app.store()
     found = await store.inspect.group_dead_letters(clamp_limit(query.limit))
     return Page(
-        items=[
-            msgspec.structs.replace(each, message=mask_urls(each.message, WEB_HIDDEN)[:MAX_PREVIEW_CHARS])
-            for each in found
-        ]
+        items=[msgspec.structs.replace(each, message=mask_urls(each.message)[:MAX_PREVIEW_CHARS]) for each in found]
     )
 
 

@@ -16,7 +16,7 @@ from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
-from drumbeat.redaction import WEB_HIDDEN
+from drumbeat.redaction import HIDDEN
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
@@ -136,7 +136,7 @@ def parse_arguments(given: Raw | UnsetType) -> str:
         return "{}"
     text = bytes(given).decode()
     text = msgspec.json.decode(text, type=str) if text.startswith('"') else text
-    if WEB_HIDDEN in text:
+    if HIDDEN in text:
         raise Problem(422, "args contains a redacted value (•••); enter it again", argument="args")
     return text
 

@@ -16,7 +16,7 @@ import msgspec
 from drumbeat.core.job import Failure, Job
 from drumbeat.core.job_fields import AllJobFields
 from drumbeat.core.job_query import JobFilter, JobPage
-from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
+from drumbeat.redaction import mask_urls, redact_json
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
@@ -68,7 +68,7 @@ _COPIED = tuple(name for name in JobRecord.__struct_fields__ if name not in _COM
 def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord:
     """The record of a job. `preview`: limit of characters of each long text."""
     texts: dict[str, str | None] = {name: getattr(job, name) for name in _JSON_TEXTS}
-    texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error, WEB_HIDDEN)
+    texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error)
     error, truncated = mask_error(job.error), list[str]()
     if preview is not None:
         truncated = [name for name, text in texts.items() if text is not None and len(text) > preview]
@@ -80,7 +80,7 @@ def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRec
     for name in _JSON_TEXTS:
         # After truncation: the rest of a truncated secret is hidden, too.
         if (text := texts[name]) is not None:
-            texts[name] = redact_json(text, WEB_HIDDEN)
+            texts[name] = redact_json(text)
     return JobRecord(
         view=str(job.view(now)),
         error=error,
@@ -99,11 +99,7 @@ async def build_full_record(job: Job, now: datetime) -> JobRecord:
 
 def mask_error(error: Failure | None) -> Failure | None:
     """The error with secrets hidden: drivers put URLs into their messages."""
-    return (
-        None
-        if error is None
-        else Failure(error.type, mask_urls(error.message, WEB_HIDDEN), mask_urls(error.traceback, WEB_HIDDEN))
-    )
+    return None if error is None else Failure(error.type, mask_urls(error.message), mask_urls(error.traceback))
 
 
 def truncate_error(error: Failure | None) -> Failure | None:

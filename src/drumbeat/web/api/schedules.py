@@ -18,7 +18,7 @@ from drumbeat.durations import microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.names import check_name
-from drumbeat.redaction import WEB_HIDDEN, redact_json
+from drumbeat.redaction import redact_json
 from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
 from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
@@ -254,7 +254,7 @@ async def _check_not_retired(request: DashboardRequest, name: str) -> None:
 def _to_record(schedule: ScheduleInfo, preview: int | None = None) -> ScheduleRecord:
     facts = {name: getattr(schedule, name) for name in ScheduleInfo.__struct_fields__}
     is_cut = preview is not None and len(schedule.args) > preview
-    facts["args"] = redact_json(schedule.args[:preview], WEB_HIDDEN)
+    facts["args"] = redact_json(schedule.args[:preview])
     return ScheduleRecord(**facts, truncated=("args",) if is_cut else ())
 
 

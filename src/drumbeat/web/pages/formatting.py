@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from drumbeat.durations import format_utc, to_iso
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 # Possessive, and an unterminated string extends to the end: no backtracking.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
@@ -80,12 +82,12 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 def iso(moment: datetime) -> str:
     """For <time datetime> and URLs: UTC, to the millisecond."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return to_iso(moment, milliseconds=True)
 
 
 def exact(moment: datetime | None) -> str:
     """2026-11-15 14:03:07.123 UTC."""
-    return NONE if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03} UTC"
+    return NONE if moment is None else format_utc(moment, milliseconds=True)
 
 
 def clock(moment: datetime) -> str:

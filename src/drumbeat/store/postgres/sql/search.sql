@@ -32,106 +32,95 @@ CASE WHEN state = 'running' THEN 'running'
 id, state, task, queue, key, error, schedule, instance,
 CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: live_scan
--- $11: limit.
-  WITH scanned AS (
-       SELECT
-       -- include: _live
-         FROM drumbeat.job
-        WHERE job.id BETWEEN $9::text::uuid AND $10::text::uuid
+-- name: _newest_in_span
+          AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY job.id DESC
         LIMIT $11)
 -- include: _matches
-;
 
--- name: live_filter
+-- name: _given_in_span
 -- $11: ids.
-  WITH scanned AS (
-       SELECT
-       -- include: _live
-         FROM drumbeat.job
         WHERE job.id = ANY ($11::text[]::uuid[])
           AND job.id BETWEEN $9::text::uuid AND $10::text::uuid)
 -- include: _matches
+
+-- name: live_scan
+  WITH scanned AS (
+       SELECT
+       -- include: _live
+         FROM drumbeat.job AS job
+        WHERE true
+-- include: _newest_in_span
+;
+
+-- name: live_filter
+  WITH scanned AS (
+       SELECT
+       -- include: _live
+         FROM drumbeat.job AS job
+-- include: _given_in_span
 ;
 
 -- name: history_scan
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.history
-        WHERE history.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY history.id DESC
-        LIMIT $11)
--- include: _matches
+         FROM drumbeat.history AS job
+        WHERE true
+-- include: _newest_in_span
 ;
 
 -- name: history_scan_of_task
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.history
-        WHERE history.task = $3::text
-          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY history.id DESC
-        LIMIT $11)
--- include: _matches
+         FROM drumbeat.history AS job
+        WHERE job.task = $3::text
+-- include: _newest_in_span
 ;
 
 -- name: history_scan_of_key
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.history
-        WHERE history.key = $5::text
-          AND history.key IS NOT NULL
-          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY history.id DESC
-        LIMIT $11)
--- include: _matches
+         FROM drumbeat.history AS job
+        WHERE job.key = $5::text
+          AND job.key IS NOT NULL
+-- include: _newest_in_span
 ;
 
 -- name: history_filter
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.history
-        WHERE history.id = ANY ($11::text[]::uuid[])
-          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid)
--- include: _matches
+         FROM drumbeat.history AS job
+-- include: _given_in_span
 ;
 
 -- name: dead_scan
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.dead
-        WHERE dead.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY dead.id DESC
-        LIMIT $11)
--- include: _matches
+         FROM drumbeat.dead AS job
+        WHERE true
+-- include: _newest_in_span
 ;
 
 -- name: dead_scan_of_task
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.dead
-        WHERE dead.task = $3::text
-          AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY dead.id DESC
-        LIMIT $11)
--- include: _matches
+         FROM drumbeat.dead AS job
+        WHERE job.task = $3::text
+-- include: _newest_in_span
 ;
 
 -- name: dead_filter
   WITH scanned AS (
        SELECT
        -- include: _ended
-         FROM drumbeat.dead
-        WHERE dead.id = ANY ($11::text[]::uuid[])
-          AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid)
--- include: _matches
+         FROM drumbeat.dead AS job
+-- include: _given_in_span
 ;
 
 -- name: small_of_key

@@ -121,7 +121,7 @@ SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.s
 -- name: recorded_fires
 -- Those of these [schedule, fire time] that were fired before.
 SELECT json_group_array(json_array(fire.schedule, fire.at))
-  FROM json_each(:moments) AS wanted
+  FROM json_each(:fire_times) AS wanted
  CROSS JOIN drumbeat_fire AS fire
  WHERE fire.schedule = json_extract(wanted.value, '$[0]')
    AND fire.at = json_extract(wanted.value, '$[1]')
@@ -164,7 +164,7 @@ UPDATE drumbeat_schedule
   FROM (SELECT json_extract(value, '$[0]') AS name, json_extract(value, '$[1]') AS moves,
                json_extract(value, '$[2]') AS cursor, json_extract(value, '$[3]') AS next_at,
                json_extract(value, '$[4]') AS current
-          FROM json_each(:moved)) AS moved
+          FROM json_each(:advanced)) AS moved
  WHERE drumbeat_schedule.name = moved.name;
 
 -- name: stalled

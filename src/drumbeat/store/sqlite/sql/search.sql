@@ -27,84 +27,78 @@ CASE WHEN state = 'running' THEN 'running'
 id, task, queue, state, key, schedule, instance, error,
 CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: live_scan
+-- name: _live_matches
 -- include: _matches
   FROM (SELECT
         -- include: _live
-          FROM drumbeat_job
-         WHERE id BETWEEN :low AND :high
+
+-- name: _ended_matches
+-- include: _matches
+  FROM (SELECT
+        -- include: _ended
+
+-- name: _newest_in_span
+           AND id BETWEEN :low AND :high
          ORDER BY id DESC
-         LIMIT :limit);
+         LIMIT :limit)
+
+-- name: live_scan
+-- include: _live_matches
+          FROM drumbeat_job
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: live_filter
--- include: _matches
-  FROM (SELECT
-        -- include: _live
+-- include: _live_matches
           FROM drumbeat_job
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
 
 -- name: history_scan
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_history
-         WHERE id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: history_scan_of_task
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_history INDEXED BY drumbeat_history_by_task
          WHERE task = :task
-           AND id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _newest_in_span
+;
 
 -- name: history_scan_of_key
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_history INDEXED BY drumbeat_history_by_key
          WHERE key = :key
            AND key IS NOT NULL
-           AND id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _newest_in_span
+;
 
 -- name: history_filter
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_history
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
 
 -- name: dead_scan
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_dead
-         WHERE id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: dead_scan_of_task
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_dead INDEXED BY drumbeat_dead_by_task
          WHERE task = :task
-           AND id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _newest_in_span
+;
 
 -- name: dead_filter
--- include: _matches
-  FROM (SELECT
-        -- include: _ended
+-- include: _ended_matches
           FROM drumbeat_dead
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
@@ -113,30 +107,28 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 -- As _matches where every job matches and no view is needed: by the index alone. Columns behind large arguments are read through
 -- all of these, 131 MB for 500 jobs.
 SELECT json_array(count(*), min(id), json_group_array(json_array(id, '')))
+  FROM (SELECT id
 
 -- name: live_ids
 -- include: _ids
-  FROM (SELECT id
           FROM drumbeat_job
-         WHERE id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: history_ids
 -- include: _ids
-  FROM (SELECT id
           FROM drumbeat_history
-         WHERE id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: dead_ids
 -- include: _ids
-  FROM (SELECT id
           FROM drumbeat_dead
-         WHERE id BETWEEN :low AND :high
-         ORDER BY id DESC
-         LIMIT :limit);
+         WHERE true
+-- include: _newest_in_span
+;
 
 -- name: small_of_key
 -- Without a task: every task that has jobs with keys, one seek for each.
