@@ -78,7 +78,7 @@ async def test_every_fire_meets_the_jobs_before_it_as_the_rule_says(store: Store
             live_state=case.live or None,
             waiting=waiting[name],
         )
-        records = await store.schedules.list_fires(name)
+        records = (await store.schedules.list_fires([name]))[name]
         plan = plan_fire(snapshot, requests[name], recorded, records[0].recorded_at)
         assert result == plan.result, case
         made = {job.job: job for job in plan.jobs}
