@@ -4,7 +4,7 @@ How a lock is waited for and granted:
 
     task             LockClient          LeaseKeeper, TicketTable     LeaseRenewer (own loop and store)     store
      |--acquire------>|--new_ticket------->| add (LockReentered)             |                                |
-     |                |--ensure_running--->|--start_thread, host.accept----->|--listen_tickets--------------->| channel
+     |                |--ensure_running--->|--start_thread, host.accept----->|--listen----------------------->| channel
      |                |--locks.acquire(request), on the caller's loop--------------------------------------->| GRANTED: done
      |                |--record_acquire--->| WAITING, check_at               |<--notification(ticket)---------|
      |                |  await             |<--due_tickets-------------------|--ticket_status(renew?)-------->|
