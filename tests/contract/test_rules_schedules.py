@@ -79,11 +79,7 @@ async def test_every_fire_meets_the_jobs_before_it_as_the_rule_says(store: Store
             live_state=case.live or None,
             waiting=waiting[name],
         )
-<<<<<<< HEAD
         records = fires[name]
-=======
-        records = (await store.schedules.list_fires([name]))[name]
->>>>>>> b5_protocol
         plan = plan_fire(snapshot, requests[name], recorded, records[0].recorded_at)
         assert result == plan.result, case
         made = {job.job: job for job in plan.jobs}
