@@ -21,6 +21,7 @@ SPEAK_FOR_THEMSELVES = (
         "durations.py",
         "retry.py",
         "settings.py",
+        "settings_loader.py",
         "dotenv.py",
         "tasks/options.py",
         "codec/argument_errors.py",
@@ -84,7 +85,7 @@ def _is_told(call: ast.Call) -> bool:
 def _text(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=str(text)):
-            return text
+            return text.replace("%s", GAP)
         case ast.JoinedStr(values=parts):
             return "".join(map(_text, parts))
         case ast.BinOp(left=left, right=right):

@@ -1,4 +1,7 @@
-"""The admin for code without a loop: the same verbs, which wait. Used as `app.sync.jobs.list()` and so on."""
+"""`SyncAdmin`: the administration API for code without an event loop, used as `app.sync.jobs.list()`.
+
+`drumbeat/sync_api.py` adds the rest of `app.sync`.
+"""
 
 from __future__ import annotations
 
