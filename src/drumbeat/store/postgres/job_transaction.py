@@ -55,7 +55,7 @@ class TransactionPool:
             return
         # If this fails, the server ends it when it next sends something.
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            async with asyncio.timeout(CANCEL_TIMEOUT), (await self._ensure_open()).acquire() as connection:
+            async with asyncio.timeout(CALL_TIMEOUT), (await self._ensure_open()).acquire() as connection:
                 await connection.execute(self._terminate_sql, pid)
 
     async def close(self) -> None:
