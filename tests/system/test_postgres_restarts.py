@@ -41,10 +41,8 @@ async def enqueue(is_over: asyncio.Event, accepted: list[str]) -> None:
                 continue  # whether they were accepted is unknown: they may run, and are not counted
 
 
-async def test_a_worker_outlives_restarts_of_its_server(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DRUMBEAT_URL", server.url)
+async def test_a_worker_outlives_restarts_of_its_server(server: PostgresServer) -> None:
+    app.configure({"url": server.url})  # other tests of this process may have used it with another store
     await migrate_store(server.url)
     worker = subprocess.Popen(
         [sys.executable, "-m", "drumbeat", "run", "tests.apps.counting:app", "--log-level", "error"],

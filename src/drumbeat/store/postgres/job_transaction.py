@@ -114,16 +114,20 @@ class PostgresTransaction:
     async def rollback(self) -> None:
         if self._connection is None:
             return
+        limit = asyncio.timeout(CANCEL_TIMEOUT)
         try:
-            async with asyncio.timeout(CANCEL_TIMEOUT):
+            async with limit:
                 await self._transaction.rollback()
         except TimeoutError:
             await self._terminate_session()
         except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
             pass  # a connection that is gone has rolled back by itself
         except asyncio.CancelledError:
-            self._terminate()
-            raise
+            # Python before 3.11.3 raises this at the limit if the task was cancelled before, as that of a handler is here.
+            if not limit.expired():
+                self._terminate()
+                raise
+            await self._terminate_session()
         finally:
             await self._return_connection()
 
