@@ -27,6 +27,10 @@ class Timer(Protocol):
 class Clock(Protocol):
     """Time, as every part sees it."""
 
+    inline: bool
+    """Whether parts run on the caller's loop instead of in threads of their own, and do not poll for what other processes do.
+    For virtual time, which would run away from a thread. A part without an inline form runs in its thread all the same."""
+
     def now_us(self) -> int:
         """Wall time: microseconds since 1970 UTC. It may step forwards and back."""
 
@@ -43,6 +47,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
+    inline = False
     # CLOCK_MONOTONIC stops in suspend: a laptop that wakes up would trust leases that expired hours ago.
     _boot_time: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     # Bound here: a handler that patches the module `time` must not stop the clock of its worker.
@@ -79,6 +84,7 @@ class FakeClock:
     the calling loop have run when `advance` returns.
     """
 
+    inline = False
     _START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
     # Loop iterations after each wake-up: enough for it to pass through several tasks and queues.
     _TURNS = 25

@@ -15,12 +15,17 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NewType
 
 from drumbeat.fork import reset_in_child
 
 JobId = NewType("JobId", str)
 InstanceId = NewType("InstanceId", str)
+
+_time_ns: Callable[[], int] = time.time_ns
+_random_bytes: Callable[[int], bytes] = os.urandom
 
 _JOB_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -44,7 +49,7 @@ class _IdGenerator:
         return self._prefix, first
 
     def _start_millisecond(self, ms: int) -> None:
-        noise = int.from_bytes(os.urandom(10), "big")
+        noise = int.from_bytes(_random_bytes(10), "big")
         time_part = f"{ms & 0xFFFF_FFFF_FFFF:012x}"
         variant = 0x8000 | (noise >> 47 & 0x3FFF)
         self._ms = ms
@@ -73,7 +78,7 @@ def new_job_id(now_us: int | None = None) -> JobId:
     # Inlined instead of `reserve` and JobId(): takes half the time, on the path of every enqueue.
     generator = _system_generator
     with generator.lock:
-        ms = time.time_ns() // 1_000_000
+        ms = _time_ns() // 1_000_000
         if ms > generator._ms:
             generator._start_millisecond(ms)
         counter = generator._counter
@@ -86,7 +91,7 @@ def new_job_ids(count: int, now_us: int | None = None) -> list[JobId]:
     """Many new ids at once, in order: 0.2 µs each."""
     generator = _system_generator if now_us is None else _explicit_generator
     with generator.lock:
-        ms = time.time_ns() // 1_000_000 if now_us is None else now_us // 1_000
+        ms = _time_ns() // 1_000_000 if now_us is None else now_us // 1_000
         prefix, first = generator.reserve(ms, count)
     return [f"{prefix}{counter:012x}" for counter in range(first, first + count)]  # type: ignore[misc]
 
@@ -119,4 +124,23 @@ def unpack_id(raw: bytes) -> JobId:
 
 def new_instance_id() -> InstanceId:
     """A random id for a running process: 16 hexadecimal characters."""
-    return InstanceId(os.urandom(8).hex())
+    return InstanceId(random_hex(8))
+
+
+def random_hex(bytes: int) -> str:
+    """This many unpredictable bytes as hexadecimal text: names that no other process chooses."""
+    return _random_bytes(bytes).hex()
+
+
+@contextmanager
+def simulated_ids(time_ns: Callable[[], int], random_bytes: Callable[[int], bytes]) -> Iterator[None]:
+    """Within the body all ids of this process come from this clock and this source: the same seed makes the same ids."""
+    global _time_ns, _random_bytes
+    before = _time_ns, _random_bytes
+    _time_ns, _random_bytes = time_ns, random_bytes
+    _system_generator.reset_after_fork()
+    try:
+        yield
+    finally:
+        _time_ns, _random_bytes = before
+        _system_generator.reset_after_fork()

@@ -191,9 +191,12 @@ async def wait_task(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
 class ServiceThread:
     """A service that runs a coroutine in a daemon thread with an event loop of its own."""
 
-    def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]], *, stop_timeout: float) -> None:
+    def __init__(
+        self, name: str, main: Callable[[], Coroutine[Any, Any, None]], clock: Clock, *, stop_timeout: float
+    ) -> None:
         self.name = name
         self._main = main
+        self._clock = clock
         self.stop_timeout = stop_timeout
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -203,8 +206,7 @@ class ServiceThread:
 
         Cancellation cancels the coroutine in its thread, which has `stop_timeout` seconds to end.
         """
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        threading.Thread(target=self._work, args=(ended,), name=self.name, daemon=True).start()
+        ended = self._start()
         try:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -213,6 +215,15 @@ class ServiceThread:
                     self._loop.call_soon_threadsafe(self._task.cancel)
             await asyncio.wait([ended], timeout=self.stop_timeout)
             raise
+
+    def _start(self) -> "asyncio.Future[None]":
+        loop = asyncio.get_running_loop()
+        if self._clock.inline:
+            self._loop, self._task = loop, loop.create_task(self._main(), name=self.name)
+            return self._task
+        ended: asyncio.Future[None] = loop.create_future()
+        threading.Thread(target=self._work, args=(ended,), name=self.name, daemon=True).start()
+        return ended
 
     def _work(self, ended: "asyncio.Future[None]") -> None:
         error: Exception | None = None

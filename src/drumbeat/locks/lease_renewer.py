@@ -87,6 +87,9 @@ class LeaseRenewer:
         self.ended: Future[None] = Future()
 
     def start_thread(self) -> None:
+        if self._clock.inline:
+            self._task = asyncio.get_running_loop().create_task(self._run_detached(), name="drumbeat locks")
+            return
         # Daemon: a program may exit without closing; its leases expire.
         threading.Thread(target=self._run_thread, name="drumbeat locks", daemon=True).start()
 
@@ -120,13 +123,16 @@ class LeaseRenewer:
         if self.is_ready:
             self._release_alarm.wake()
 
-    def _run_thread(self) -> None:
+    async def _run_detached(self) -> None:
         try:
-            asyncio.run(self._run_with_own_store())
+            await self._run_with_own_store()
         except Exception as caught:  # raised in those who wait
             self._report_failure(caught)
         finally:
             self.ended.set_result(None)
+
+    def _run_thread(self) -> None:
+        asyncio.run(self._run_detached())
 
     async def _run_with_own_store(self) -> None:
         async with await self._open_store() as store:

@@ -17,6 +17,7 @@ from enum import Enum, auto
 
 from drumbeat.clock import Clock
 from drumbeat.core.lock import NewTicket, TicketStatus
+from drumbeat.ids import random_hex
 from drumbeat.reason_signal import ReasonSignal
 
 MAX_SAFETY_MARGIN_S = 0.5
@@ -32,7 +33,7 @@ class TicketStage(Enum):
 
 class Ticket:
     def __init__(self, lock: str, lease: float, owner: object, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
-        self.id = os.urandom(8).hex()
+        self.id = random_hex(8)
         self.lock = lock
         self.lease = lease
         self.owner = owner

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.clock import SYSTEM
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.store.sqlite import database_thread
 from drumbeat.store.sqlite.database_thread import DatabaseThread, RequestGroup, RequestResult, TakeQueued
@@ -58,7 +59,7 @@ def handler() -> Iterator[RecordingHandler]:
 
 
 def new_thread(handler: RecordingHandler) -> DatabaseThread[str]:
-    return DatabaseThread("test", FILE, asyncio.get_running_loop(), handler)
+    return DatabaseThread("test", FILE, asyncio.get_running_loop(), SYSTEM, handler)
 
 
 def join(db: str, number: int) -> str:

@@ -58,10 +58,10 @@ class SqliteStore(Store):
         jobs_sql, instances_sql = with_namespace(JOBS, namespace), with_namespace(INSTANCES, namespace)
         inspect_sql = with_namespace(INSPECT, namespace)
         self.url = url
-        self._notifier = SqliteNotifier(instances_sql.wake_addresses, loop)
+        self._notifier = SqliteNotifier(instances_sql.wake_addresses, loop, clock)
         self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._notifier)
-        self._worker_reader = Reader("worker reader", path, loop, lambda: self._writer.identity)
-        self._admin_reader = Reader("admin reader", path, loop, lambda: self._writer.identity)
+        self._worker_reader = Reader("worker reader", path, loop, clock, lambda: self._writer.identity)
+        self._admin_reader = Reader("admin reader", path, loop, clock, lambda: self._writer.identity)
         completion = SqliteCompletionWriter(jobs_sql, SqliteInserter(jobs_sql))
         disk_space = file_checks.DiskSpaceGuard(path, min_free_bytes=min_free_bytes)
         self.jobs = SqliteJobs(
@@ -120,7 +120,9 @@ class SqliteStore(Store):
             clock=clock,
         )
         self.audit = SqliteAudit(with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader)
-        self.wake = SqliteWake(path, self._notifier, notify=self._writer.notify, identity=lambda: self._writer.identity)
+        self.wake = SqliteWake(
+            path, self._notifier, clock, notify=self._writer.notify, identity=lambda: self._writer.identity
+        )
         self.transactional = SqliteTransactional(path, namespace=namespace, clock=clock, disk_space=disk_space)
 
     @classmethod

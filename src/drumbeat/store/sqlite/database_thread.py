@@ -4,7 +4,7 @@
 
 Requests are queued one by one and processed in groups: `writer` makes a transaction of a group, `reader` answers each request
 from its own snapshot. The results of a group go back to the loop in one call, because each such call wakes the loop.
-The thread is a daemon and starts with the first request.
+The thread is a daemon and starts with the first request. With an inline clock there is none: a group is a step of the loop.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.sqlite.connection import translate_error
 
@@ -79,13 +80,17 @@ class GroupHandler(Protocol[C]):
 class DatabaseThread(Generic[C]):
     """A queue of requests, and the thread that hands them to a handler."""
 
-    def __init__(self, name: str, path: Path, loop: asyncio.AbstractEventLoop, handler: GroupHandler[C]) -> None:
+    def __init__(
+        self, name: str, path: Path, loop: asyncio.AbstractEventLoop, clock: Clock, handler: GroupHandler[C]
+    ) -> None:
         self._name = name
+        self._inline = clock.inline
         self._path = path
         self._loop = loop
         self._handler = handler
         self._pid = os.getpid()
         self._requests: SimpleQueue[DatabaseRequest[C] | None] = SimpleQueue()
+        self._has_started = False
         self._thread: threading.Thread | None = None
         self._thread_ended: asyncio.Future[Any] = loop.create_future()
         self._closing = False
@@ -126,7 +131,10 @@ class DatabaseThread(Generic[C]):
         loop, deadlines = self._loop, self._deadlines
         future: asyncio.Future[R] = loop.create_future()
         self._requests.put(DatabaseRequest(future, work, argument, batch_work, durable, weight))
-        if self._thread is None:
+        if self._inline:
+            self._schedule_inline()
+        elif not self._has_started:
+            self._has_started = True
             self._thread = threading.Thread(target=self._main, name=f"drumbeat {self._name}", daemon=True)
             self._thread.start()
         # One timer for all: the deadlines are in order.
@@ -144,9 +152,11 @@ class DatabaseThread(Generic[C]):
             return
         if self._timer is not None:
             self._timer.cancel()
-        if self._thread is None:
+        if not self._has_started:
             return
         self._requests.put(None)
+        if self._inline:
+            self._schedule_inline()
         self._handler.interrupt()
         await asyncio.wait([self._thread_ended], timeout=_CLOSE_TIMEOUT)
         for _, future in self._deadlines:
@@ -182,15 +192,42 @@ class DatabaseThread(Generic[C]):
                     continue
                 if first is None:
                     break
-                group = [first]
-                try:
-                    results = handler.run_group(group, self._take_queued)
-                except Exception as error:  # of any kind: the thread must go on, and the callers must get an answer
-                    results = [(request.future, None, error) for request in group]
-                deliver(self._path, results)
+                self._run_group(first)
         finally:
-            handler.close()
-            deliver(self._path, [(self._thread_ended, None, None)])
+            self._end()
+
+    def _run_group(self, first: DatabaseRequest[C]) -> None:
+        group = [first]
+        try:
+            results = self._handler.run_group(group, self._take_queued)
+        except Exception as error:  # of any kind: the thread must go on, and the callers must get an answer
+            results = [(request.future, None, error) for request in group]
+        deliver(self._path, results)
+
+    def _end(self) -> None:
+        self._handler.close()
+        deliver(self._path, [(self._thread_ended, None, None)])
+
+    # Instead of the thread.
+
+    def _schedule_inline(self) -> None:
+        self._has_started = True
+        self._loop.call_soon(self._run_inline)
+
+    def _run_inline(self) -> None:
+        """Process what has been queued; there is a call for each request, and the first may process them all."""
+        if self._thread_ended.done():
+            return
+        try:
+            first = self._requests.get_nowait()
+        except Empty:
+            return
+        if first is None:
+            self._end()
+            return
+        self._run_group(first)
+        if (timeout := self._handler.idle_timeout()) is not None:
+            self._loop.call_later(timeout, self._handler.on_idle)
 
     def _take_queued(self, weight: int) -> RequestGroup[C]:
         """The queued requests that join a request of this weight, up to a limit: others wait for the end of the group."""

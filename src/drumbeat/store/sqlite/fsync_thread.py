@@ -10,6 +10,7 @@ The log only grows between two checkpoints, and SQLite itself syncs a checkpoint
 after it, and nothing is on disk without what it was built on.
 """
 
+import asyncio
 import fcntl
 import os
 import threading
@@ -41,8 +42,18 @@ def fsync_file(
 class FsyncThread(Generic[T]):
     """Belongs to a writer whose connection is open: while it is, SQLite does not replace the log."""
 
-    def __init__(self, wal_path: Path, on_synced: Callable[[list[T], OSError | None], None]) -> None:
-        """`on_synced` is called on this thread, with an error if the results may not be on disk."""
+    def __init__(
+        self,
+        wal_path: Path,
+        on_synced: Callable[[list[T], OSError | None], None],
+        *,
+        inline_on: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """`on_synced` is called on this thread, with an error if the results may not be on disk.
+
+        With `inline_on` there is no thread: a sync is a step of this loop.
+        """
+        self._inline_on = inline_on
         self._wal_path = wal_path
         self._on_synced = on_synced
         self._waiting: SimpleQueue[Sequence[T] | None] = SimpleQueue()
@@ -52,7 +63,9 @@ class FsyncThread(Generic[T]):
     def after_fsync(self, results: Sequence[T]) -> None:
         """Hand these results to `on_synced` when everything that is committed by now is on disk."""
         self._waiting.put(results)
-        if self._thread is None:
+        if self._inline_on is not None:
+            self._inline_on.call_soon(self._sync_waiting)
+        elif self._thread is None:
             self._thread = threading.Thread(target=self._main, name="drumbeat fsync", daemon=True)
             self._thread.start()
 
@@ -61,25 +74,38 @@ class FsyncThread(Generic[T]):
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
+        elif self._inline_on is not None:
+            self._sync_waiting()
+            self._close_file()
 
     def _main(self) -> None:
-        closing = False
-        while not closing:
-            batches = [self._waiting.get()]
-            try:
-                while True:
-                    batches.append(self._waiting.get_nowait())
-            except Empty:
-                pass
-            closing = None in batches
-            error = None
-            try:
-                if self._file is None:
-                    # SQLite has no lock on the log itself: closing this file drops none, as it would on the database.
-                    self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
-                fsync_file(self._file)
-            except OSError as failure:
-                error = failure
-            self._on_synced([result for batch in batches if batch is not None for result in batch], error)
+        while not self._sync([self._waiting.get()]):
+            pass
+        self._close_file()
+
+    def _sync_waiting(self) -> None:
+        if not self._waiting.empty():
+            self._sync([])
+
+    def _sync(self, batches: "list[Sequence[T] | None]") -> bool:
+        """Sync once for these and all that wait. Returns whether it was the last time."""
+        try:
+            while True:
+                batches.append(self._waiting.get_nowait())
+        except Empty:
+            pass
+        error = None
+        try:
+            if self._file is None:
+                # SQLite has no lock on the log itself: closing this file drops none, as it would on the database.
+                self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
+            fsync_file(self._file)
+        except OSError as failure:
+            error = failure
+        self._on_synced([result for batch in batches if batch is not None for result in batch], error)
+        return None in batches
+
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
+            self._file = None

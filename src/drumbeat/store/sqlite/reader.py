@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from drumbeat.clock import Clock
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult, TakeQueued
 from drumbeat.store.sqlite.file_checks import FileIdentity
@@ -16,10 +17,15 @@ class Reader:
     """The loop's side: answers queries one by one, each from its own snapshot."""
 
     def __init__(
-        self, name: str, path: Path, loop: asyncio.AbstractEventLoop, identity: Callable[[], FileIdentity | None]
+        self,
+        name: str,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        identity: Callable[[], FileIdentity | None],
     ) -> None:
         handler: GroupHandler[SqliteConnection] = _ReadHandler(path, identity)
-        self._thread = DatabaseThread(name, path, loop, handler)
+        self._thread = DatabaseThread(name, path, loop, clock, handler)
         self.close = self._thread.close
 
     async def read(self, query: Callable[[SqliteConnection], R]) -> R:

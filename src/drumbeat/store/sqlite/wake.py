@@ -19,8 +19,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from pathlib import Path
 
-from drumbeat.clock import SYSTEM
+from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
+from drumbeat.ids import random_hex
 from drumbeat.store.protocol.wake import OnJob, OnRoom, Subscriber
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
@@ -38,9 +39,10 @@ ROOM_HINT = "room"
 class SqliteNotifier:
     """The sending end, on the writer's thread."""
 
-    def __init__(self, addresses_sql: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, addresses_sql: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._addresses_sql = addresses_sql
         self._loop = loop
+        self._clock = clock
         self._socket: socket.socket | None = None
         self._pending: int | None = None
         self._addresses: list[str] = []
@@ -57,7 +59,7 @@ class SqliteNotifier:
         with contextlib.suppress(sqlite3.Error):
             self._addresses = rows.texts(db.value(self._addresses_sql))
         self._pending = run_at if self._pending is None else min(run_at, self._pending)
-        if SYSTEM.monotonic() - self._sent_at >= BURST_S:
+        if self._clock.monotonic() - self._sent_at >= BURST_S:
             self.flush()
 
     def _notify_listeners(self, run_at: int) -> None:
@@ -74,14 +76,14 @@ class SqliteNotifier:
         """Seconds until `flush` must be called; None: nothing is pending."""
         if self._pending is None:
             return None
-        return max(0.0, self._sent_at + BURST_S - SYSTEM.monotonic())
+        return max(0.0, self._sent_at + BURST_S - self._clock.monotonic())
 
     def flush(self) -> None:
         if self._pending is None:
             return
         text = str(self._pending).encode()
         self._pending = None
-        self._sent_at = SYSTEM.monotonic()
+        self._sent_at = self._clock.monotonic()
         if remote := [address for address in self._addresses if address not in self.listeners]:
             self._send(text, remote)
 
@@ -107,12 +109,14 @@ class SqliteWake:
         self,
         path: Path,
         notifier: SqliteNotifier,
+        clock: Clock,
         *,
         notify: Callable[[int], Awaitable[None]],
         identity: Callable[[], FileIdentity | None],
     ) -> None:
         self._path = path
         self._notifier = notifier
+        self._clock = clock
         self._notify = notify
         self._identity = identity
         self._room_listeners: list[OnRoom] = []
@@ -135,7 +139,8 @@ class SqliteWake:
             if address is not None and on_job is not None:
                 self._notifier.listeners[address] = on_job
                 stack.callback(self._notifier.listeners.pop, address)
-                stack.callback(self._start_poller(on_job).stop)
+                if not self._clock.inline:
+                    stack.callback(self._start_poller(on_job).stop)
             yield address
 
     def _start_poller(self, on_job: OnJob) -> "_DataVersionPoller":
@@ -234,7 +239,7 @@ def _bind_socket() -> tuple[socket.socket, str]:
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
         raise ConfigError(f"{folder} must be a folder that only this user can enter: remove it")
     _remove_dead_sockets(folder)
-    address = str(folder / f"{os.getpid()}-{os.urandom(6).hex()}")
+    address = str(folder / f"{os.getpid()}-{random_hex(6)}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)

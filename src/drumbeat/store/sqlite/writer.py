@@ -69,9 +69,9 @@ class Writer:
         upgrade: Callable[[SqliteConnection], None],
         notifier: SqliteNotifier,
     ) -> None:
-        self._handler = WriteHandler(path, clock, upgrade, notifier)
+        self._handler = WriteHandler(path, loop, clock, upgrade, notifier)
         handler: GroupHandler[WriteContext] = self._handler
-        thread = DatabaseThread("writer", path, loop, handler)
+        thread = DatabaseThread("writer", path, loop, clock, handler)
         self.write = thread.submit
         self.close = thread.close
 
@@ -93,14 +93,19 @@ class WriteHandler:
     """The thread's side: runs groups of requests, each in one transaction."""
 
     def __init__(
-        self, path: Path, clock: Clock, upgrade: Callable[[SqliteConnection], None], notifier: SqliteNotifier
+        self,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        upgrade: Callable[[SqliteConnection], None],
+        notifier: SqliteNotifier,
     ) -> None:
         self._path = path
         self._wal_path = Path(f"{path}-wal")
         self._clock = clock
         self._upgrade = upgrade
         self._notifier = notifier
-        self._fsync_thread = FsyncThread(self._wal_path, self._acknowledge)
+        self._fsync_thread = FsyncThread(self._wal_path, self._acknowledge, inline_on=loop if clock.inline else None)
         self._lock: WriteLock | None = None
         self._checkpoint_backoff_bytes = 0
         self.db: SqliteConnection | None = None

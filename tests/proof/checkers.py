@@ -1,0 +1,289 @@
+"""Each promise of docs/reliability.md as a pure function from a history to the violations of it.
+
+`check(history)` runs them all. A violation names the promise, so that a failed run says what was broken.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from tests.proof.history import Ended, History, JobRecord, Started
+
+LIVE = {"pending", "running"}
+
+Checker = Callable[[History], Iterator[str]]
+CHECKERS: list[Checker] = []
+
+
+def promise(checker: Checker) -> Checker:
+    CHECKERS.append(checker)
+    return checker
+
+
+def check(history: History) -> list[str]:
+    """All violations; none: the history keeps every promise."""
+    return [violation for checker in CHECKERS for violation in checker(history)]
+
+
+@promise
+def no_loss(history: History) -> Iterator[str]:
+    """J1: every acknowledged job is in the store."""
+    known = {job.id for job in history.jobs}
+    for call in history.enqueued:
+        if call.acknowledged and call.existing is None and call.id not in known:
+            yield f"J1: {call.id} was acknowledged and is gone"
+
+
+@promise
+def no_phantom(history: History) -> Iterator[str]:
+    """J2: every job in the store was enqueued or fired."""
+    asked = {call.id for call in history.enqueued if call.existing is None}
+    fired = {fire.job for fire in history.fires}
+    for job in history.jobs:
+        if job.id not in asked and job.id not in fired and job.schedule is None:
+            yield f"J2: nobody enqueued {job.id}"
+
+
+@promise
+def batches_are_whole(history: History) -> Iterator[str]:
+    """J3: a batch is all or nothing."""
+    known = {job.id for job in history.jobs}
+    batches: dict[int, list[bool]] = defaultdict(list)
+    for call in history.enqueued:
+        if call.batch is not None and call.existing is None:
+            batches[call.batch].append(call.id in known)
+    for number, found in batches.items():
+        if any(found) and not all(found):
+            yield f"J3: of batch {number} {found.count(True)} of {len(found)} jobs exist"
+
+
+@promise
+def one_end(history: History) -> Iterator[str]:
+    """J4: at most one accepted success in a life."""
+    for job in history.jobs:
+        successes = [attempt for attempt in job.attempts if attempt.outcome == "succeeded"]
+        if len(successes) > 1:
+            yield f"J4: {job.id} has succeeded {len(successes)} times"
+        if job.state == "succeeded" and not successes:
+            yield f"J4: {job.id} is {job.state} without an attempt that succeeded"
+        if job.state != "succeeded" and successes and not job.replays:
+            yield f"J4: {job.id} is {job.state} although an attempt succeeded"
+
+
+@promise
+def tokens_grow(history: History) -> Iterator[str]:
+    """J5: the token grows with each claim."""
+    last: dict[str, Started] = {}
+    seen: set[tuple[str, int]] = set()
+    for run in history.started:
+        if (run.job, run.token) in seen:
+            yield f"J5: {run.job} was started twice with token {run.token}"
+        seen.add((run.job, run.token))
+        last[run.job] = run
+    for job in history.jobs:
+        tokens = [attempt.token for attempt in job.attempts]
+        if tokens != sorted(set(tokens)):
+            yield f"J5: the attempts of {job.id} have the tokens {tokens}"
+
+
+@promise
+def charges_are_due(history: History) -> Iterator[str]:
+    """J5: failures and crashes are charged as their attempts say."""
+    for job in history.jobs:
+        if job.replays:
+            continue
+        outcomes = Counter(attempt.outcome for attempt in job.attempts)
+        if job.failures != outcomes["retry"] + outcomes["dead"]:
+            yield f"J5: {job.id} was charged {job.failures} failures, and its attempts are {dict(outcomes)}"
+        if job.crashes > outcomes["crashed"]:
+            yield f"J5: {job.id} was charged {job.crashes} crashes, and its attempts are {dict(outcomes)}"
+
+
+@promise
+def results_are_their_own(history: History) -> Iterator[str]:
+    """J6, J14: the stored result is that of the run whose attempt succeeded."""
+    by_token = {(run.job, run.token): run.run for run in history.started}
+    results = {end.run: end.result for end in history.ended}
+    for job in history.jobs:
+        for attempt in job.attempts:
+            if attempt.outcome != "succeeded":
+                continue
+            run = by_token.get((job.id, attempt.token))
+            if run is None:
+                yield f"J14: {job.id} succeeded with token {attempt.token}, and no run had it"
+            elif results.get(run) is None:
+                yield f"J6: {job.id} succeeded with token {attempt.token}, and that run did not return"
+            elif job.state == "succeeded" and job.result != results[run]:
+                yield f"J14: {job.id} has the result {job.result}, and its run returned {results[run]}"
+
+
+@promise
+def extra_runs_are_explained(history: History) -> Iterator[str]:
+    """J7: every run of a job but the last has a recorded attempt."""
+    jobs = {job.id: job for job in history.jobs}
+    runs: dict[str, list[Started]] = defaultdict(list)
+    for run in history.started:
+        runs[run.job].append(run)
+    for id, started in runs.items():
+        job = jobs.get(id)
+        if job is None:
+            continue
+        recorded = {attempt.token for attempt in job.attempts}
+        unexplained = [run.token for run in started if run.token not in recorded]
+        allowed = 1 if job.state == "running" else 0
+        if len(unexplained) > allowed:
+            yield f"J7: {id} is {job.state}; its runs with the tokens {unexplained} have no attempt"
+    if not history.disturbances:
+        for job in history.jobs:
+            if any(attempt.outcome == "crashed" for attempt in job.attempts):
+                yield f"J7: {job.id} was taken from its instance, and there was no fault"
+
+
+@promise
+def never_early(history: History) -> Iterator[str]:
+    """J8: no run before the job is due."""
+    due = {call.id: call.due for call in history.enqueued}
+    for run in history.started:
+        if run.at < due.get(run.job, 0.0) - 0.000_001:
+            yield f"J8: {run.job} was due at {due[run.job]:.6f} and started at {run.at:.6f}"
+
+
+@promise
+def unique_keys_hold(history: History) -> Iterator[str]:
+    """J11: no two live jobs of a key; approximated by: no two runs of jobs of a key overlap while both are the store's."""
+    keys = {call.id: call.unique_key for call in history.enqueued if call.unique_key is not None}
+    accepted = accepted_spans(history)
+    by_key: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for job, start, end in accepted:
+        if job in keys:
+            by_key[str(keys[job])].append((start, end, job))
+    for key, spans in by_key.items():
+        spans.sort()
+        for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+            if one != other and start < end:
+                yield f"J11: {one} and {other} ran at the same time with the unique key {key}"
+    live: Counter[str] = Counter(job.unique_key for job in history.jobs if job.unique_key and job.state in LIVE)
+    for key, count in live.items():
+        if count > 1:
+            yield f"J11: {count} live jobs have the unique key {key}"
+
+
+def accepted_spans(history: History) -> Iterator[tuple[str, float, float]]:
+    """The runs whose success was accepted: job, begin, end."""
+    ends = {end.run: end.at for end in history.ended}
+    runs = {(run.job, run.token): run for run in history.started}
+    for job in history.jobs:
+        for attempt in job.attempts:
+            run = runs.get((job.id, attempt.token))
+            if run is not None and attempt.outcome == "succeeded" and run.run in ends:
+                yield job.id, run.at, ends[run.run]
+
+
+@promise
+def live_leases_are_kept(history: History) -> Iterator[str]:
+    """J15: two runs of a job overlap only where the first one's node was disturbed."""
+    ends = {end.run: end.at for end in history.ended}
+    runs: dict[str, list[Started]] = defaultdict(list)
+    for run in history.started:
+        runs[run.job].append(run)
+    for job, started in runs.items():
+        started = sorted(started, key=lambda run: run.at)
+        for one, other in zip(started, started[1:], strict=False):
+            if ends.get(one.run, history.ended_at) > other.at and not is_disturbed(history, one, other.at):
+                yield f"J15: {job} ran on {one.node} when {other.node} began it, and nothing had happened to {one.node}"
+
+
+def is_disturbed(history: History, run: Started, until: float) -> bool:
+    return any(
+        (fault.node is None or fault.node == run.node) and fault.start <= until and fault.end >= run.at - 30.0
+        for fault in history.disturbances
+    )
+
+
+@promise
+def all_finish(history: History) -> Iterator[str]:
+    """J16: after the faults everything due finishes."""
+    for job in history.jobs:
+        if job.state in LIVE and job.schedule is None:
+            yield f"J16: {job.id} ({job.task}) is still {job.state} at the end"
+
+
+@promise
+def cancelled_never_run(history: History) -> Iterator[str]:
+    """X1: what was answered `cancelled` never starts afterwards. X2: and stays cancelled."""
+    states = {job.id: job.state for job in history.jobs}
+    for cancel in history.cancels:
+        if cancel.answer != "cancelled":
+            continue
+        if states.get(cancel.job) not in ("cancelled", None):
+            yield f"X2: {cancel.job} was answered cancelled, and is {states[cancel.job]}"
+        for run in history.started:
+            if run.job == cancel.job and run.at > cancel.at:
+                yield f"X1: {cancel.job} was cancelled at {cancel.at:.3f} and started at {run.at:.3f}"
+
+
+@promise
+def fires_are_complete(history: History) -> Iterator[str]:
+    """S1, S2: every fire time is one job or within one recorded skip, and there is no other."""
+    jobs = {job.id for job in history.jobs}
+    for name, times in history.expected_fires.items():
+        records = [fire for fire in history.fires if fire.schedule == name]
+        for at in times:
+            found = [fire for fire in records if fire.at - 1e-6 <= at <= fire.last + 1e-6]
+            if len(found) != 1:
+                yield f"S1: {name} has {len(found)} records of its fire time {at:.3f}"
+        wanted = set(round(at * 1e6) for at in times)
+        for fire in records:
+            if fire.count == 1 and round(fire.at * 1e6) not in wanted:
+                yield f"S2: {name} has a record of {fire.at:.3f}, which is no fire time"
+            if fire.job is not None and fire.job not in jobs:
+                yield f"S1: the job {fire.job} of {name} at {fire.at:.3f} is gone"
+    doubled = [job for job, count in Counter(fire.job for fire in history.fires if fire.job).items() if count > 1]
+    for id in doubled:
+        yield f"S1: {id} is the job of two fire times"
+
+
+@promise
+def lock_tokens_grow(history: History) -> Iterator[str]:
+    """L1: each grant has a higher token than those that ended before it was asked for."""
+    held: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for grant in history.locks:
+        for entered, token in held[grant.lock]:
+            if entered < grant.asked_at and token >= grant.token:
+                yield f"L1: {grant.lock} was granted with token {grant.token} after {token}"
+        held[grant.lock].append((grant.entered_at, grant.token))
+
+
+@promise
+def locks_exclude(history: History) -> Iterator[str]:
+    """L2: two blocks of a lock overlap only where the first one's node was disturbed, and was told or died."""
+    by_lock: dict[str, list[tuple[float, float, int, str]]] = defaultdict(list)
+    for grant in history.locks:
+        ends = [at for at in (grant.left_at, grant.lost_at) if at is not None]
+        by_lock[grant.lock].append((grant.entered_at, min(ends, default=history.ended_at), grant.token, grant.node))
+    for lock, spans in by_lock.items():
+        spans.sort()
+        for (start, end, token, node), (begin, _, other, _) in zip(spans, spans[1:], strict=False):
+            if begin < end and not any(
+                (fault.node is None or fault.node == node) and fault.start <= begin and fault.end >= start - 30.0
+                for fault in history.disturbances
+            ):
+                yield f"L2: {lock} was held with token {token} on {node} when token {other} was granted"
+
+
+@promise
+def resources_are_fenced(history: History) -> Iterator[str]:
+    """L3: a resource that checks tokens never accepts an older one after a newer one."""
+    highest: dict[str, int] = defaultdict(int)
+    for write in history.writes:
+        if write.accepted and write.token < highest[write.resource]:
+            yield f"L3: {write.resource} accepted {write.token} after {highest[write.resource]}"
+        if write.accepted:
+            highest[write.resource] = max(highest[write.resource], write.token)
+
+
+def job_record(history: History, id: str) -> JobRecord:
+    return next(job for job in history.jobs if job.id == id)
+
+
+def end_of(history: History, run: int) -> Ended | None:
+    return next((end for end in history.ended if end.run == run), None)

@@ -1,0 +1,128 @@
+"""What a checker sees: what clients were told, what handlers did, what the store says at the end, and which faults there were.
+
+Times are seconds on one clock, that of the simulation or the monotonic one of the machine. The records say nothing about how
+the history came about: simulation and chaos make the same.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of `enqueue`."""
+
+    id: str
+    at: float
+    acknowledged: bool
+    """It returned. Otherwise it raised or its process died: the job may exist or not."""
+    due: float = 0.0
+    batch: int | None = None
+    """Calls of one number were one `enqueue_many`: all or none."""
+    unique_key: str | None = None
+    existing: str | None = None
+    """The live job that held the unique key: this one was not added."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler began."""
+
+    run: int
+    """The number of this run, among all of the history."""
+    job: str
+    token: int
+    node: str
+    at: float
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler returned or raised. A run without this record was killed, or still runs."""
+
+    run: int
+    at: float
+    result: str | None = None
+    """What it returned, as the store keeps it; None: it raised."""
+
+
+class CancelAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    at: float
+    answer: str
+
+
+class LockHeld(msgspec.Struct, frozen=True, kw_only=True):
+    """A block of `app.lock` was entered, and left."""
+
+    lock: str
+    token: int
+    node: str
+    asked_at: float
+    entered_at: float
+    left_at: float | None
+    """None: it was never left (its process died)."""
+    lost_at: float | None = None
+    """When the block was told that the lock is lost."""
+
+
+class ResourceWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that checks tokens was written to; `accepted` is what it said."""
+
+    resource: str
+    token: int
+    at: float
+    accepted: bool
+
+
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault, and the node that it concerns; None: all."""
+
+    kind: str
+    node: str | None
+    start: float
+    end: float
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    token: int
+    outcome: str
+    started: bool
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as the store has it at the end."""
+
+    id: str
+    task: str
+    state: str
+    failures: int
+    crashes: int
+    replays: int = 0
+    retries: int = 0
+    result: str | None = None
+    unique_key: str | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
+    schedule: str | None = None
+
+
+class FireRecord(msgspec.Struct, frozen=True, kw_only=True):
+    schedule: str
+    at: float
+    last: float
+    count: int
+    outcome: str
+    job: str | None
+
+
+class History(msgspec.Struct, kw_only=True):
+    enqueued: list[Enqueued] = []
+    started: list[Started] = []
+    ended: list[Ended] = []
+    cancels: list[CancelAnswered] = []
+    locks: list[LockHeld] = []
+    writes: list[ResourceWrite] = []
+    disturbances: list[Disturbance] = []
+    jobs: Sequence[JobRecord] = ()
+    fires: Sequence[FireRecord] = ()
+    expected_fires: dict[str, Sequence[float]] = {}
+    """For each schedule on a grid or cron: the fire times that there must be a record of."""
+    ended_at: float = 0.0

@@ -1,0 +1,497 @@
+"""A simulated cluster: real clients, workers, controllers and locks on one seeded loop, and the history of what they did."""
+
+import asyncio
+import contextvars
+import gc
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from drumbeat import Drumbeat, Snooze, current_job
+from drumbeat.core.job import JobState
+from drumbeat.core.job_query import JobFilter
+from drumbeat.errors import DrumbeatError, LockLost
+from drumbeat.ids import JobId, simulated_ids
+from drumbeat.retry import Backoff
+from drumbeat.store.urls import open_store
+from drumbeat.worker import Worker
+from tests.proof.history import (
+    AttemptRecord,
+    CancelAnswered,
+    Disturbance,
+    Ended,
+    Enqueued,
+    FireRecord,
+    History,
+    JobRecord,
+    LockHeld,
+    ResourceWrite,
+    Started,
+)
+from tests.simulation.faults import Network, NetworkedStore, NodeFault
+from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
+from tests.simulation.plan import Plan, PlannedJob
+
+PROGRESS_SECONDS = 90.0
+"""After the last fault everything must have finished within this virtual time."""
+SHARED_MEMORY = Path("/dev/shm")
+SCHEDULE = "tick"
+
+
+class SimulatedRun:
+    """One seed. `run()` returns its history; `trace` has a line for each thing that happened."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.loop = SimulatedLoop(plan.seed, in_order=plan.in_order)
+        self.clock = SimulatedClock(self.loop)
+        self.history = History()
+        self.trace: list[str] = []
+        self.is_over = False
+        self._network = Network(self.loop, self.loop.lane(Node("network"), "main"), plan.call_faults)
+        self._members: list[Member] = []
+        self._runs = 0
+        self._batches = 0
+        self._resource_token = 0
+        self.faults = 0
+
+    def run(self) -> History:
+        with _fresh_file() as path, _deterministic(self):
+            self.url = f"sqlite:///{path}"
+            try:
+                self.loop.run_until_complete(self._main())
+            finally:
+                self._close()
+        return self.history
+
+    def tell(self, text: str) -> None:
+        if self.is_over:
+            return
+        self.trace.append(f"{self.loop.time():.6f} {text}")
+
+    # The course of events, on the harness's own lane.
+
+    async def _main(self) -> None:
+        plan = self.plan
+        self._members = [Member(self, number) for number in range(plan.workers)]
+        for member in self._members:
+            member.start()
+        client = Member(self, plan.workers, is_client=True)
+        tasks = [
+            asyncio.ensure_future(self._enqueue(client, number, job)) for number, job in enumerate(plan.jobs)
+        ] + [asyncio.ensure_future(self._disturb(fault)) for fault in plan.node_faults]
+        for fault in plan.call_faults:
+            node = None if fault.node is None else f"node{fault.node}"
+            self.history.disturbances.append(
+                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay)
+            )
+        await asyncio.gather(*tasks)
+        await self._wait_for_progress()
+        self.faults = len(plan.node_faults) + self._network.applied
+        await self._read_end()
+
+    async def _wait_for_progress(self) -> None:
+        """Until nothing is live, or the time is over: then the checkers say what did not finish."""
+        await asyncio.sleep(max(0.0, self.plan.faults_until - self.loop.time()))
+        deadline = self.loop.time() + PROGRESS_SECONDS
+        async with await open_store(self.url, clock=self.clock) as store:
+            while self.loop.time() < deadline and await _count_live(store):
+                await asyncio.sleep(0.5)
+
+    async def _enqueue(self, client: "Member", number: int, job: PlannedJob) -> None:
+        await asyncio.sleep(job.at)
+        await client.spawn(self._enqueue_there(client, number, job))
+
+    async def _enqueue_there(self, client: "Member", number: int, job: PlannedJob) -> None:
+        app = client.app
+        task = app.task_of(job.kind)
+        options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
+        if job.kind == "unique":
+            options |= {"key": job.key, "unique": True}
+        bound = [task.using(**options).bind(number * 10 + n, job.seconds, job.failures) for n in range(3)]
+        bound = bound if job.kind == "batch" else bound[:1]
+        batch = None
+        if job.kind == "batch":
+            batch = self._batches = self._batches + 1
+        asked = self.loop.time()
+        try:
+            handles = await app.enqueue_many(bound)
+        except DrumbeatError as error:
+            self.tell(f"enqueue {job.kind} failed: {type(error).__name__}")
+            handles = None
+        for n, new in enumerate(bound):
+            handle = None if handles is None else handles[n]
+            existing = None if handle is None or handle.created else str(handle.id)
+            self.history.enqueued.append(
+                Enqueued(
+                    id=str(new.id),
+                    at=asked,
+                    acknowledged=handle is not None,
+                    due=0.0 if job.kind == "unique" or client.run.has_clock_steps else asked + job.delay,
+                    batch=batch,
+                    unique_key=job.key or None,
+                    existing=existing,
+                )
+            )
+            self.tell(f"enqueued {job.kind} {new.id} acknowledged={handle is not None} existing={existing}")
+        if job.cancel_after is not None and handles is not None:
+            await asyncio.sleep(job.cancel_after)
+            with suppress(DrumbeatError):
+                answer = await handles[0].cancel()
+                self.history.cancels.append(
+                    CancelAnswered(job=str(handles[0].id), at=self.loop.time(), answer=str(answer))
+                )
+                self.tell(f"cancel {handles[0].id}: {answer}")
+
+    @property
+    def has_clock_steps(self) -> bool:
+        return any(fault.kind == "clock" for fault in self.plan.node_faults)
+
+    async def _disturb(self, fault: NodeFault) -> None:
+        await asyncio.sleep(fault.at)
+        self.tell(f"fault {fault.kind} node{fault.node} {fault.seconds:.3f}")
+        member = self._members[fault.node]
+        end = fault.at + (0.0 if fault.kind == "clock" else fault.seconds)
+        node = None if fault.kind == "clock" else f"node{fault.node}"
+        self.history.disturbances.append(Disturbance(kind=fault.kind, node=node, start=fault.at, end=end))
+        if fault.kind == "clock":
+            self.clock.offset_us += round(fault.seconds * 1e6)
+        elif fault.kind == "pause":
+            paused = member.node
+            self.loop.pause(paused)
+            await asyncio.sleep(fault.seconds)
+            self.loop.resume(paused)
+        elif fault.kind == "kill":
+            if member.node.is_alive:
+                self.loop.kill(member.node)
+                await asyncio.sleep(fault.seconds)
+                member.restart()
+        else:
+            member.request_stop()
+            await asyncio.sleep(fault.seconds)
+            await member.wait_stopped()
+            member.restart()
+
+    # What handlers record.
+
+    def next_run(self) -> int:
+        self._runs += 1
+        return self._runs
+
+    def write_resource(self, token: int) -> None:
+        accepted = token >= self._resource_token
+        if accepted:
+            self._resource_token = token
+        self.history.writes.append(
+            ResourceWrite(resource="resource", token=token, at=self.loop.time(), accepted=accepted)
+        )
+
+    # The end.
+
+    async def _read_end(self) -> None:
+        async with await open_store(self.url, clock=self.clock) as store:
+            jobs: list[Any] = []
+            before = None
+            while True:
+                page = await store.inspect.find_page(JobFilter(before=before, limit=1_000))
+                jobs += page.items
+                before = page.next
+                if before is None:
+                    break
+            ids = [job.id for job in jobs]
+            attempts = await store.inspect.get_attempts(ids)
+            fires = (await store.schedules.list_fires([SCHEDULE], limit=1_000))[SCHEDULE]
+        self.history.jobs = [
+            JobRecord(
+                id=str(job.id),
+                task=job.task,
+                state=str(job.state),
+                failures=job.failures,
+                crashes=job.crashes,
+                replays=job.replays,
+                result=job.result,
+                unique_key=job.key if job.task == "unique" else None,
+                attempts=tuple(
+                    AttemptRecord(token=each.token, outcome=str(each.outcome), started=each.started_at is not None)
+                    for each in attempts[JobId(job.id)]
+                ),
+                schedule=job.schedule,
+            )
+            for job in jobs
+        ]
+        self.history.fires = [
+            FireRecord(
+                schedule=fire.schedule,
+                at=fire.at / 1e6,
+                last=fire.last / 1e6,
+                count=fire.count,
+                outcome=str(fire.outcome),
+                job=None if fire.job is None else str(fire.job),
+            )
+            for fire in fires
+        ]
+        if fires and self.plan.every is not None:
+            first, last = min(fire.at for fire in fires), max(fire.last for fire in fires)
+            period = round(self.plan.every * 1e6)
+            self.history.expected_fires[SCHEDULE] = [at / 1e6 for at in range(first, last + 1, period)]
+        for record in self.history.jobs:
+            self.tell(f"end {record}")
+        for fire in self.history.fires:
+            self.tell(f"end {fire}")
+
+    def _close(self) -> None:
+        """End without running what the nodes would still do: as if the machine were switched off."""
+        self.history.ended_at = self.loop.time()
+        self.is_over = True
+        self._members.clear()
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda _: None
+        try:
+            self.loop.dispose()
+            gc.collect()
+        finally:
+            sys.unraisablehook = before
+
+
+async def _count_live(store: Any) -> int:
+    """How many jobs are not at their end, without those of the schedule, which never ends."""
+    pages = [
+        await store.inspect.find_page(JobFilter(state=state, limit=200))
+        for state in (JobState.PENDING, JobState.RUNNING)
+    ]
+    return sum(job.schedule is None for page in pages for job in page.items)
+
+
+class SimulatedApp(Drumbeat):
+    def task_of(self, kind: str) -> Any:
+        return self._internals.registry[kind]
+
+
+class Member:
+    """A process of the cluster, started and started again."""
+
+    def __init__(self, run: SimulatedRun, number: int, *, is_client: bool = False) -> None:
+        self.run = run
+        self.number = number
+        self._generation = 0
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.is_client = is_client
+        self._new_node()
+
+    def _new_node(self) -> None:
+        self.node = Node("client" if self.is_client else f"node{self.number}")
+        self.lane = self.run.loop.lane(self.node, "main")
+        self.app = self._build_app()
+        self.run.loop.bury(self.app)
+
+    def spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
+        return spawn_on(self.run.loop, self.lane, coroutine)
+
+    def start(self) -> None:
+        self._task = self.spawn(self._work())
+
+    def restart(self) -> None:
+        self._generation += 1
+        self.run.tell(f"{self.node.name} starts again")
+        self._new_node()
+        self.start()
+
+    def request_stop(self) -> None:
+        if self._worker is not None and self.node.is_alive:
+            self._worker.request_stop()
+
+    async def wait_stopped(self) -> None:
+        if self._task is not None and self.node.is_alive:
+            await asyncio.wait([self._task], timeout=60.0)
+            if not self._task.done():
+                self.run.loop.kill(self.node)
+
+    async def _work(self) -> None:
+        internals = self.app._internals
+        self._worker = Worker(internals, internals.settings)
+        try:
+            await self._worker.run()
+        except BaseException as error:
+            self.run.tell(f"{self.node.name} ended by {error!r}")
+            raise
+        self.run.tell(f"{self.node.name} has stopped")
+
+    def _build_app(self) -> SimulatedApp:
+        run, plan = self.run, self.run.plan
+        app = SimulatedApp(
+            run.url,
+            clock=run.clock,
+            name=self.node.name,
+            heartbeat=plan.heartbeat,
+            dead_after=plan.dead_after,
+            concurrency=plan.concurrency,
+            drain=3.0,
+            poll=1.0,
+            lock_lease=4.0,
+            lock_renew=1.0,
+        )
+        internals = app._internals
+
+        async def open_networked() -> Any:
+            store = await open_store(run.url, clock=run.clock)
+            return NetworkedStore(store, run._network, self.number)
+
+        internals.open_store = open_networked  # type: ignore[method-assign]
+        internals.client.loop_stores._open_store = open_networked
+        register_tasks(app, self)
+        return app
+
+
+def register_tasks(app: SimulatedApp, member: Member) -> None:
+    run = member.run
+
+    async def perform(number: int, seconds: float, failures: int) -> str:
+        job = current_job()
+        this = run.next_run()
+        run.history.started.append(
+            Started(run=this, job=str(job.id), token=job.token, node=member.node.name, at=run.loop.time())
+        )
+        run.tell(f"{member.node.name} starts {job.task} {job.id} token={job.token} run={this}")
+        result: str | None = None
+        try:
+            await asyncio.sleep(seconds)
+            if job.attempt <= failures:
+                raise RuntimeError("fails on purpose")
+            if job.task == "locked":
+                await locked(seconds)
+            if job.task == "snoozer" and job.token and run.history.started[-1].at < number % 5:
+                raise Snooze("1s")
+            result = f"{number}-{this}"
+        finally:
+            if not run.is_over:
+                run.history.ended.append(
+                    Ended(run=this, at=run.loop.time(), result=None if result is None else f'"{result}"')
+                )
+            run.tell(f"{member.node.name} ends run={this} result={result}")
+        return result
+
+    async def locked(seconds: float) -> None:
+        asked = run.loop.time()
+        async with app.lock("resource") as lock:
+            entered, lost_at = run.loop.time(), None
+            run.tell(f"{member.node.name} holds the lock with {lock.token}")
+            left_at: float | None = None
+            index = len(run.history.locks)
+            run.history.locks.append(
+                LockHeld(
+                    lock="resource",
+                    token=lock.token,
+                    node=member.node.name,
+                    asked_at=asked,
+                    entered_at=entered,
+                    left_at=None,
+                )
+            )
+            try:
+                run.write_resource(lock.token)
+                await asyncio.sleep(seconds / 2)
+                if lock.lost.is_set():
+                    lost_at = run.loop.time()
+                run.write_resource(lock.token)
+            finally:
+                left_at = None if run.is_over else run.loop.time()
+                run.history.locks[index] = LockHeld(
+                    lock="resource",
+                    token=lock.token,
+                    node=member.node.name,
+                    asked_at=asked,
+                    entered_at=entered,
+                    left_at=left_at,
+                    lost_at=lost_at,
+                )
+                run.tell(f"{member.node.name} leaves the lock with {lock.token}")
+
+    def add(kind: str, **options: Any) -> None:
+        async def handler(number: int, seconds: float, failures: int) -> str:
+            try:
+                return await perform(number, seconds, failures)
+            except LockLost:
+                raise RuntimeError("the lock was lost") from None
+
+        app.task(name=kind, retries=50, backoff=Backoff(base=0.2, cap=1), **options)(handler)
+
+    for kind in ("quick", "flaky", "slow", "locked", "unique", "batch", "snoozer"):
+        add(kind)
+
+    async def doomed(number: int, seconds: float, failures: int) -> str:
+        await perform(number, seconds, 1_000)
+        return ""
+
+    app.task(name="doomed", retries=1, backoff=Backoff(base=0.2, cap=1))(doomed)
+
+    if run.plan.every is not None:
+
+        async def tick() -> str:
+            job = current_job()
+            this = run.next_run()
+            run.history.started.append(
+                Started(run=this, job=str(job.id), token=job.token, node=member.node.name, at=run.loop.time())
+            )
+            result = f"tick-{this}"
+            run.history.ended.append(Ended(run=this, at=run.loop.time(), result=f'"{result}"'))
+            return result
+
+        app.every(timedelta(seconds=run.plan.every), grid=True, name=SCHEDULE, retries=50)(tick)
+
+
+_template: Path | None = None
+
+
+@contextmanager
+def _fresh_file() -> Iterator[Path]:
+    """A database with its tables, as a copy of one that was made once; on tmpfs where there is one."""
+    with tempfile.TemporaryDirectory(
+        prefix="drumbeat-sim-", dir=SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    ) as folder:
+        path = Path(folder) / "jobs.db"
+        yield path
+
+
+@contextmanager
+def _deterministic(run: SimulatedRun) -> Iterator[None]:
+    """Ids, chance and the order of everything depend on the seed alone."""
+    dice = random.Random(f"chance {run.plan.seed}")
+    state = random.getstate()
+    random.seed(f"global {run.plan.seed}")
+    was_enabled = gc.isenabled()
+    gc.disable()  # else the collector would run code of dead nodes at times of its own
+    try:
+        with simulated_ids(lambda: run.clock.now_us() * 1_000, dice.randbytes):
+            yield
+    finally:
+        random.setstate(state)
+        if was_enabled:
+            gc.enable()
+
+
+def copy_context() -> contextvars.Context:
+    return contextvars.copy_context()
+
+
+def prepare_template(folder: Path) -> Path:
+    """A database whose tables are there: making them for each seed would take longer than the seed."""
+    path = folder / "template.db"
+
+    async def make() -> None:
+        async with await open_store(f"sqlite:///{path}"):
+            pass
+
+    asyncio.run(make())
+    return path
+
+
+def copy_template(template: Path, to: Path) -> None:
+    shutil.copyfile(template, to)

@@ -1,0 +1,152 @@
+"""Faults of a simulated cluster: drawn before the run, so that leaving one out changes nothing of the others.
+
+    NodeFault    kill, stop (an orderly shutdown) or pause of a node, or a step of the machine's wall clock
+    CallFault    while it lasts, calls to the store fail or are delayed, each with a probability
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from drumbeat.errors import StoreFull, StoreUnavailable
+from drumbeat.store.protocol import Store
+from tests.faults import PARTS
+from tests.simulation.loop import LANE, Lane, SimulatedLoop, spawn_on
+
+CallFaultKind = Literal["lost request", "lost answer", "late request", "late answer", "outage", "repeated", "full"]
+REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
+"""What a client repeats after a lost answer: so a repetition at any time must change nothing."""
+GROWING = {"jobs.add", "schedules.fire", "rooms.send"}
+"""What a full store refuses."""
+
+
+class NodeFault(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    kind: Literal["kill", "stop", "pause", "clock"]
+    node: int
+    seconds: float
+    """Until the node is started again or goes on; of a clock step: by how much."""
+
+
+class CallFault(msgspec.Struct, frozen=True, kw_only=True):
+    start: float
+    end: float
+    kind: CallFaultKind
+    rate: float
+    node: int | None
+    call: str | None
+    """Such as "jobs.report_and_claim"; None: all."""
+    delay: float
+    seed: int
+
+    def concerns(self, node: int, call: str, now: float) -> bool:
+        return (
+            self.start <= now < self.end
+            and (self.node is None or self.node == node)
+            and (self.call is None or self.call == call)
+        )
+
+
+class Network:
+    """What lies between the nodes and the store: applies the call faults."""
+
+    def __init__(self, loop: SimulatedLoop, lane: Lane, faults: Sequence[CallFault]) -> None:
+        self._loop = loop
+        self._lane = lane
+        self._faults = [(fault, random.Random(fault.seed)) for fault in faults]
+        self.applied = 0
+
+    def fault_of(self, node: int, call: str) -> tuple[CallFault, random.Random] | None:
+        now = self._loop.time()
+        for fault, dice in self._faults:
+            if fault.concerns(node, call, now) and dice.random() < fault.rate:
+                self.applied += 1
+                return fault, dice
+        return None
+
+    async def call(self, fault: CallFault, dice: random.Random, call: str, real: Any, args: Any, kwargs: Any) -> Any:
+        kind = fault.kind
+        if kind == "outage" or kind == "lost request":
+            raise StoreUnavailable(f"{kind} on purpose")
+        if kind == "full":
+            if call in GROWING:
+                raise StoreFull("full on purpose")
+            return await real(*args, **kwargs)
+        if kind == "repeated":
+            if call in REPEATABLE:
+                again = self._send(real, args, kwargs, before=dice.uniform(0.0, fault.delay))
+                self._loop.bury(again)
+            return await real(*args, **kwargs)
+        before = dice.uniform(0.0, fault.delay) if kind == "late request" else 0.0
+        after = dice.uniform(0.0, fault.delay) if kind == "late answer" else 0.0
+        # On the network's own lane: a request on its way arrives, whatever becomes of the node that sent it.
+        answer = await asyncio.shield(self._send(real, args, kwargs, before=before))
+        await asyncio.sleep(after)
+        if kind == "lost answer":
+            raise StoreUnavailable("the answer was lost on purpose")
+        return answer
+
+    def _send(self, real: Any, args: Any, kwargs: Any, *, before: float) -> "asyncio.Task[Any]":
+        async def perform() -> Any:
+            await asyncio.sleep(before)
+            return await real(*args, **kwargs)
+
+        task = spawn_on(self._loop, self._lane, perform())
+        task.add_done_callback(_retrieve)
+        return task
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    """Its sender may be dead or have given up: the exception is nobody's."""
+    with suppress(BaseException):
+        task.exception()
+
+
+class NetworkedStore:
+    """A store of a node, behind the network."""
+
+    def __init__(self, store: Store, network: Network, node: int) -> None:
+        self._store = store
+        self._network = network
+        self._node = node
+
+    def __getattr__(self, part: str) -> Any:
+        found = getattr(self._store, part)
+        if part in PARTS:
+            found = NetworkedPart(self, part, found)
+        setattr(self, part, found)
+        return found
+
+    async def __aenter__(self) -> "NetworkedStore":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._store.close()
+
+
+class NetworkedPart:
+    def __init__(self, store: NetworkedStore, name: str, part: Any) -> None:
+        self._network, self._node = store._network, store._node
+        self._name = name
+        self._part = part
+
+    def __getattr__(self, operation: str) -> Any:
+        call, real = f"{self._name}.{operation}", getattr(self._part, operation)
+        network, node = self._network, self._node
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            drawn = network.fault_of(node, call)
+            if drawn is None:
+                return await real(*args, **kwargs)
+            return await network.call(*drawn, call, real, args, kwargs)
+
+        setattr(self, operation, called)
+        return called
+
+
+def current_lane() -> Lane:
+    return LANE.get()

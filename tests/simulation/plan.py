@@ -1,0 +1,136 @@
+"""A plan: everything that a seed decides before its run. `draw(seed)` makes one; `shrink` (main.py) makes smaller ones of it.
+
+Each part is drawn from a generator of its own, and each seed draws its own rates and few kinds of faults (a swarm): a mixture
+of everything in every seed would rarely show what needs many of one kind.
+"""
+
+import random
+from typing import Literal
+
+import msgspec
+
+from tests.simulation.faults import CallFault, CallFaultKind, NodeFault
+
+JobKind = Literal["quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed"]
+CALLS = (
+    "jobs.report_and_claim",
+    "jobs.add",
+    "instances.heartbeat",
+    "instances.declare_dead",
+    "instances.register",
+    "schedules.fire",
+    "schedules.get_due",
+    "locks.acquire",
+    "locks.ticket_status",
+    "locks.release",
+    "jobs.list_running",
+    "jobs.cancel",
+)
+
+
+class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    kind: JobKind
+    delay: float = 0.0
+    seconds: float = 0.0
+    """How long its handler takes."""
+    failures: int = 0
+    key: str = ""
+    cancel_after: float | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    seed: int
+    workers: int
+    jobs: tuple[PlannedJob, ...]
+    node_faults: tuple[NodeFault, ...]
+    call_faults: tuple[CallFault, ...]
+    faults_until: float
+    in_order: bool = False
+    heartbeat: float = 0.5
+    dead_after: float = 3.0
+    concurrency: int = 4
+    every: float | None = None
+    """The period of a grid schedule; None: there is none."""
+
+    @property
+    def faults(self) -> int:
+        return len(self.node_faults) + len(self.call_faults)
+
+
+def draw(seed: int, *, rich: bool = True) -> Plan:
+    dice = random.Random(f"plan {seed}")
+    faults_until = dice.uniform(4.0, 14.0)
+    workers = dice.choice((1, 2, 2, 2, 3))
+    kinds: list[JobKind] = ["quick", "flaky", "slow", "unique", "batch"]
+    if rich:
+        kinds += ["locked", "snoozer", "doomed"]
+    chosen = dice.sample(kinds, dice.randint(1, 3))
+    return Plan(
+        seed=seed,
+        workers=workers,
+        jobs=tuple(_draw_job(random.Random(f"job {seed} {n}"), chosen, faults_until) for n in range(10)),
+        node_faults=_draw_node_faults(random.Random(f"nodes {seed}"), workers, faults_until),
+        call_faults=_draw_call_faults(random.Random(f"calls {seed}"), workers, faults_until),
+        faults_until=faults_until,
+        dead_after=dice.choice((2.0, 3.0, 5.0)),
+        heartbeat=dice.choice((0.3, 0.5)),
+        concurrency=dice.choice((1, 2, 4)),
+        every=dice.choice((None, 1.0, 2.5)),
+    )
+
+
+def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> PlannedJob:
+    kind = dice.choice(kinds)
+    return PlannedJob(
+        at=dice.uniform(0.0, until),
+        kind=kind,
+        delay=dice.choice((0.0, 0.0, dice.uniform(0.0, 5.0))),
+        seconds=dice.uniform(1.0, 6.0) if kind in ("slow", "locked") else dice.choice((0.0, 0.05, 0.5)),
+        failures=dice.randint(1, 3) if kind == "flaky" else 0,
+        key=f"key-{dice.randint(1, 2)}" if kind == "unique" else "",
+        cancel_after=dice.uniform(0.0, 3.0) if dice.random() < 0.15 else None,
+    )
+
+
+def _draw_node_faults(dice: random.Random, workers: int, until: float) -> tuple[NodeFault, ...]:
+    kinds = dice.sample(("kill", "pause", "stop", "clock"), dice.randint(0, 2))
+    return tuple(
+        NodeFault(
+            at=dice.uniform(0.2, until),
+            kind=kind,  # type: ignore[arg-type]
+            node=dice.randrange(workers),
+            seconds=dice.uniform(-30.0, 30.0) if kind == "clock" else dice.choice((0.1, 1.0, dice.uniform(1.0, 12.0))),
+        )
+        for kind in kinds
+        for _ in range(dice.randint(1, 3))
+    )
+
+
+def _draw_call_faults(dice: random.Random, workers: int, until: float) -> tuple[CallFault, ...]:
+    kinds: tuple[CallFaultKind, ...] = (
+        "lost request",
+        "lost answer",
+        "late request",
+        "late answer",
+        "outage",
+        "repeated",
+        "full",
+    )
+    faults = []
+    for number in range(dice.choice((0, 1, 2, 3, 4))):
+        kind = dice.choice(kinds)
+        start = dice.uniform(0.0, until)
+        faults.append(
+            CallFault(
+                start=start,
+                end=min(until, start + dice.choice((0.3, 2.0, 6.0))),
+                kind=kind,
+                rate=1.0 if kind in ("outage", "full") else dice.choice((0.05, 0.3, 0.8)),
+                node=dice.choice((None, dice.randrange(workers))),
+                call=dice.choice((None, *CALLS, "jobs.report_and_claim")),
+                delay=dice.choice((0.01, 1.0, 8.0)),
+                seed=dice.getrandbits(40) + number,
+            )
+        )
+    return tuple(faults)
