@@ -1,11 +1,10 @@
 """A simulated cluster: real clients, workers, controllers and locks on one seeded loop, and the history of what they did."""
 
 import asyncio
-import contextvars
+import functools
 import gc
 import os
 import random
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -84,9 +83,9 @@ class SimulatedRun:
         for member in self._members:
             member.start()
         client = Member(self, plan.workers, is_client=True)
-        tasks = [
-            asyncio.ensure_future(self._enqueue(client, number, job)) for number, job in enumerate(plan.jobs)
-        ] + [asyncio.ensure_future(self._disturb(fault)) for fault in plan.node_faults]
+        tasks = [asyncio.ensure_future(self._enqueue(client, number, job)) for number, job in enumerate(plan.jobs)] + [
+            asyncio.ensure_future(self._disturb(fault)) for fault in plan.node_faults
+        ]
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
@@ -447,17 +446,29 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         app.every(timedelta(seconds=run.plan.every), grid=True, name=SCHEDULE, retries=50)(tick)
 
 
-_template: Path | None = None
-
-
 @contextmanager
 def _fresh_file() -> Iterator[Path]:
-    """A database with its tables, as a copy of one that was made once; on tmpfs where there is one."""
-    with tempfile.TemporaryDirectory(
-        prefix="drumbeat-sim-", dir=SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-    ) as folder:
-        path = Path(folder) / "jobs.db"
+    """A database with its tables; on tmpfs where there is one."""
+    folder = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="drumbeat-sim-", dir=folder) as name:
+        path = Path(name) / "jobs.db"
+        path.write_bytes(_template())
+        path.chmod(0o600)
         yield path
+
+
+@functools.cache
+def _template() -> bytes:
+    """Made once: making the tables for each seed would take longer than the seed."""
+
+    async def make(path: Path) -> None:
+        async with await open_store(f"sqlite:///{path}"):
+            pass
+
+    with tempfile.TemporaryDirectory(prefix="drumbeat-sim-") as name:
+        path = Path(name) / "jobs.db"
+        asyncio.run(make(path))
+        return path.read_bytes()
 
 
 @contextmanager
@@ -475,23 +486,3 @@ def _deterministic(run: SimulatedRun) -> Iterator[None]:
         random.setstate(state)
         if was_enabled:
             gc.enable()
-
-
-def copy_context() -> contextvars.Context:
-    return contextvars.copy_context()
-
-
-def prepare_template(folder: Path) -> Path:
-    """A database whose tables are there: making them for each seed would take longer than the seed."""
-    path = folder / "template.db"
-
-    async def make() -> None:
-        async with await open_store(f"sqlite:///{path}"):
-            pass
-
-    asyncio.run(make())
-    return path
-
-
-def copy_template(template: Path, to: Path) -> None:
-    shutil.copyfile(template, to)

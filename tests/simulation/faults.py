@@ -1,7 +1,7 @@
 """Faults of a simulated cluster: drawn before the run, so that leaving one out changes nothing of the others.
 
-    NodeFault    kill, stop (an orderly shutdown) or pause of a node, or a step of the machine's wall clock
-    CallFault    while it lasts, calls to the store fail or are delayed, each with a probability
+NodeFault    kill, stop (an orderly shutdown) or pause of a node, or a step of the machine's wall clock
+CallFault    while it lasts, calls to the store fail or are delayed, each with a probability
 """
 
 import asyncio

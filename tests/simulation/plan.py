@@ -94,7 +94,7 @@ def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> Planne
 
 
 def _draw_node_faults(dice: random.Random, workers: int, until: float) -> tuple[NodeFault, ...]:
-    kinds = dice.sample(("kill", "pause", "stop", "clock"), dice.randint(0, 2))
+    kinds = dice.sample(("kill", "pause", "stop", "clock"), dice.choice((0, 1, 1, 2)))
     return tuple(
         NodeFault(
             at=dice.uniform(0.2, until),
@@ -118,17 +118,17 @@ def _draw_call_faults(dice: random.Random, workers: int, until: float) -> tuple[
         "full",
     )
     faults = []
-    for number in range(dice.choice((0, 1, 2, 3, 4))):
+    for number in range(dice.choice((0, 1, 2, 4, 6))):
         kind = dice.choice(kinds)
         start = dice.uniform(0.0, until)
         faults.append(
             CallFault(
                 start=start,
-                end=min(until, start + dice.choice((0.3, 2.0, 6.0))),
+                end=min(until, start + dice.choice((0.3, 2.0, 6.0, 14.0))),
                 kind=kind,
                 rate=1.0 if kind in ("outage", "full") else dice.choice((0.05, 0.3, 0.8)),
                 node=dice.choice((None, dice.randrange(workers))),
-                call=dice.choice((None, *CALLS, "jobs.report_and_claim")),
+                call=dice.choice((None, None, dice.choice(CALLS), "jobs.report_and_claim")),
                 delay=dice.choice((0.01, 1.0, 8.0)),
                 seed=dice.getrandbits(40) + number,
             )

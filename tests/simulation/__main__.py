@@ -1,0 +1,56 @@
+"""`python -m tests.simulation`: run many seeds; with --seed one, with its trace, made smaller if it fails."""
+
+import logging
+import os
+import time
+
+import click
+import msgspec
+
+from tests.simulation.plan import draw
+from tests.simulation.search import describe_failure, run_in_parallel, run_plan, shrink
+
+
+@click.command()
+@click.option("--seeds", default=2_000, show_default=True, help="How many.")
+@click.option("--first", default=0, show_default=True, help="The first of them.")
+@click.option("--seed", type=int, help="Only this one: prints its plan and its trace.")
+@click.option("--processes", default=os.cpu_count() or 1, show_default=True)
+def main(seeds: int, first: int, seed: int | None, processes: int) -> None:
+    logging.disable(logging.CRITICAL)
+    if seed is not None:
+        raise SystemExit(run_one(seed))
+    began, failed, faults, runs, steps = time.monotonic(), 0, 0, 0, 0
+    for result in run_in_parallel(range(first, first + seeds), processes):
+        faults, runs, steps = faults + result.faults, runs + result.runs, steps + result.steps
+        if result.violations:
+            failed += 1
+            print(describe_failure(result), flush=True)
+    seconds = time.monotonic() - began
+    print(
+        f"{seeds:,} seeds in {seconds:,.0f} s on {processes} processes: {failed} failed;"
+        f" {faults:,} faults, {runs:,} runs of handlers, {steps:,} steps"
+    )
+    raise SystemExit(1 if failed else 0)
+
+
+def run_one(seed: int) -> int:
+    plan = draw(seed)
+    result = run_plan(plan, keep_trace=True)
+    if result.violations:
+        print(describe_failure(result))
+        plan = shrink(plan, result.broken)
+        result = run_plan(plan, keep_trace=True)
+        print("\nmade smaller:")
+    for name in plan.__struct_fields__:
+        value = getattr(plan, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            print(f"  {name}: {msgspec.json.encode(each).decode()}")
+    print("\n".join(result.trace))
+    for text in result.violations:
+        print(text)
+    return 1 if result.violations else 0
+
+
+if __name__ == "__main__":
+    main()
