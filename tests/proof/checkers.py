@@ -5,8 +5,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
-from tests.proof.history import Ended, History, JobRecord, Started
+from tests.proof.history import History, Started
 
 LIVE = {"pending", "running"}
 
@@ -158,7 +159,7 @@ def unique_keys_hold(history: History) -> Iterator[str]:
             by_key[str(keys[job])].append((start, end, job))
     for key, spans in by_key.items():
         spans.sort()
-        for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+        for (_, end, one), (start, _, other) in pairwise(spans):
             if one != other and start < end:
                 yield f"J11: {one} and {other} ran at the same time with the unique key {key}"
     live: Counter[str] = Counter(job.unique_key for job in history.jobs if job.unique_key and job.state in LIVE)
@@ -187,7 +188,7 @@ def live_leases_are_kept(history: History) -> Iterator[str]:
         runs[run.job].append(run)
     for job, started in runs.items():
         started = sorted(started, key=lambda run: run.at)
-        for one, other in zip(started, started[1:], strict=False):
+        for one, other in pairwise(started):
             if ends.get(one.run, history.ended_at) > other.at and not is_disturbed(history, one, other.at):
                 yield f"J15: {job} ran on {one.node} when {other.node} began it, and nothing had happened to {one.node}"
 
@@ -231,7 +232,7 @@ def fires_are_complete(history: History) -> Iterator[str]:
             found = [fire for fire in records if fire.at - 1e-6 <= at <= fire.last + 1e-6]
             if len(found) != 1:
                 yield f"S1: {name} has {len(found)} records of its fire time {at:.3f}"
-        wanted = set(round(at * 1e6) for at in times)
+        wanted = {round(at * 1e6) for at in times}
         for fire in records:
             if fire.count == 1 and round(fire.at * 1e6) not in wanted:
                 yield f"S2: {name} has a record of {fire.at:.3f}, which is no fire time"
@@ -262,7 +263,7 @@ def locks_exclude(history: History) -> Iterator[str]:
         by_lock[grant.lock].append((grant.entered_at, min(ends, default=history.ended_at), grant.token, grant.node))
     for lock, spans in by_lock.items():
         spans.sort()
-        for (start, end, token, node), (begin, _, other, _) in zip(spans, spans[1:], strict=False):
+        for (start, end, token, node), (begin, _, other, _) in pairwise(spans):
             if begin < end and not any(
                 (fault.node is None or fault.node == node) and fault.start <= begin and fault.end >= start - 30.0
                 for fault in history.disturbances
@@ -279,11 +280,3 @@ def resources_are_fenced(history: History) -> Iterator[str]:
             yield f"L3: {write.resource} accepted {write.token} after {highest[write.resource]}"
         if write.accepted:
             highest[write.resource] = max(highest[write.resource], write.token)
-
-
-def job_record(history: History, id: str) -> JobRecord:
-    return next(job for job in history.jobs if job.id == id)
-
-
-def end_of(history: History, run: int) -> Ended | None:
-    return next((end for end in history.ended if end.run == run), None)

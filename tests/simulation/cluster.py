@@ -54,7 +54,7 @@ class SimulatedRun:
         self.history = History()
         self.trace: list[str] = []
         self.is_over = False
-        self._network = Network(self.loop, self.loop.lane(Node("network"), "main"), plan.call_faults)
+        self._network = Network(self.loop, self.clock, self.loop.lane(Node("network"), "main"), plan.call_faults)
         self._members: list[Member] = []
         self._runs = 0
         self._batches = 0
@@ -83,29 +83,30 @@ class SimulatedRun:
         for member in self._members:
             member.start()
         client = Member(self, plan.workers, is_client=True)
-        tasks = [asyncio.ensure_future(self._enqueue(client, number, job)) for number, job in enumerate(plan.jobs)] + [
-            asyncio.ensure_future(self._disturb(fault)) for fault in plan.node_faults
-        ]
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
                 Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay)
             )
-        await asyncio.gather(*tasks)
+        async with asyncio.TaskGroup() as group:
+            for number, job in enumerate(plan.jobs):
+                group.create_task(self._enqueue(client, number, job))
+            for node_fault in plan.node_faults:
+                group.create_task(self._disturb(node_fault))
         await self._wait_for_progress()
         self.faults = len(plan.node_faults) + self._network.applied
         await self._read_end()
 
     async def _wait_for_progress(self) -> None:
         """Until nothing is live, or the time is over: then the checkers say what did not finish."""
-        await asyncio.sleep(max(0.0, self.plan.faults_until - self.loop.time()))
+        await self.clock.sleep(max(0.0, self.plan.faults_until - self.loop.time()))
         deadline = self.loop.time() + PROGRESS_SECONDS
         async with await open_store(self.url, clock=self.clock) as store:
             while self.loop.time() < deadline and await _count_live(store):
-                await asyncio.sleep(0.5)
+                await self.clock.sleep(0.5)
 
     async def _enqueue(self, client: "Member", number: int, job: PlannedJob) -> None:
-        await asyncio.sleep(job.at)
+        await self.clock.sleep(job.at)
         await client.spawn(self._enqueue_there(client, number, job))
 
     async def _enqueue_there(self, client: "Member", number: int, job: PlannedJob) -> None:
@@ -141,7 +142,7 @@ class SimulatedRun:
             )
             self.tell(f"enqueued {job.kind} {new.id} acknowledged={handle is not None} existing={existing}")
         if job.cancel_after is not None and handles is not None:
-            await asyncio.sleep(job.cancel_after)
+            await self.clock.sleep(job.cancel_after)
             with suppress(DrumbeatError):
                 answer = await handles[0].cancel()
                 self.history.cancels.append(
@@ -154,7 +155,7 @@ class SimulatedRun:
         return any(fault.kind == "clock" for fault in self.plan.node_faults)
 
     async def _disturb(self, fault: NodeFault) -> None:
-        await asyncio.sleep(fault.at)
+        await self.clock.sleep(fault.at)
         self.tell(f"fault {fault.kind} node{fault.node} {fault.seconds:.3f}")
         member = self._members[fault.node]
         end = fault.at + (0.0 if fault.kind == "clock" else fault.seconds)
@@ -165,16 +166,16 @@ class SimulatedRun:
         elif fault.kind == "pause":
             paused = member.node
             self.loop.pause(paused)
-            await asyncio.sleep(fault.seconds)
+            await self.clock.sleep(fault.seconds)
             self.loop.resume(paused)
         elif fault.kind == "kill":
             if member.node.is_alive:
                 self.loop.kill(member.node)
-                await asyncio.sleep(fault.seconds)
+                await self.clock.sleep(fault.seconds)
                 member.restart()
         else:
             member.request_stop()
-            await asyncio.sleep(fault.seconds)
+            await self.clock.sleep(fault.seconds)
             await member.wait_stopped()
             member.restart()
 
@@ -361,7 +362,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         run.tell(f"{member.node.name} starts {job.task} {job.id} token={job.token} run={this}")
         result: str | None = None
         try:
-            await asyncio.sleep(seconds)
+            await run.clock.sleep(seconds)
             if job.attempt <= failures:
                 raise RuntimeError("fails on purpose")
             if job.task == "locked":
@@ -396,7 +397,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
             )
             try:
                 run.write_resource(lock.token)
-                await asyncio.sleep(seconds / 2)
+                await run.clock.sleep(seconds / 2)
                 if lock.lost.is_set():
                     lost_at = run.loop.time()
                 run.write_resource(lock.token)

@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.store.protocol import Store
 from tests.faults import PARTS
-from tests.simulation.loop import LANE, Lane, SimulatedLoop, spawn_on
+from tests.simulation.loop import Lane, SimulatedClock, SimulatedLoop, spawn_on
 
 CallFaultKind = Literal["lost request", "lost answer", "late request", "late answer", "outage", "repeated", "full"]
 REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
@@ -54,8 +54,9 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True):
 class Network:
     """What lies between the nodes and the store: applies the call faults."""
 
-    def __init__(self, loop: SimulatedLoop, lane: Lane, faults: Sequence[CallFault]) -> None:
+    def __init__(self, loop: SimulatedLoop, clock: SimulatedClock, lane: Lane, faults: Sequence[CallFault]) -> None:
         self._loop = loop
+        self._clock = clock
         self._lane = lane
         self._faults = [(fault, random.Random(fault.seed)) for fault in faults]
         self.applied = 0
@@ -85,14 +86,14 @@ class Network:
         after = dice.uniform(0.0, fault.delay) if kind == "late answer" else 0.0
         # On the network's own lane: a request on its way arrives, whatever becomes of the node that sent it.
         answer = await asyncio.shield(self._send(real, args, kwargs, before=before))
-        await asyncio.sleep(after)
+        await self._clock.sleep(after)
         if kind == "lost answer":
             raise StoreUnavailable("the answer was lost on purpose")
         return answer
 
     def _send(self, real: Any, args: Any, kwargs: Any, *, before: float) -> "asyncio.Task[Any]":
         async def perform() -> Any:
-            await asyncio.sleep(before)
+            await self._clock.sleep(before)
             return await real(*args, **kwargs)
 
         task = spawn_on(self._loop, self._lane, perform())
@@ -146,7 +147,3 @@ class NetworkedPart:
 
         setattr(self, operation, called)
         return called
-
-
-def current_lane() -> Lane:
-    return LANE.get()

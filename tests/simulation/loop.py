@@ -12,8 +12,8 @@ import contextvars
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 POLL_STEPS = 8
@@ -162,7 +162,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             timer = heapq.heappop(self._scheduled)
             timer._scheduled = False  # type: ignore[attr-defined]
             if timer.cancelled():
-                self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
                 continue
             lane = self._lane_of(timer._context)  # type: ignore[attr-defined]
             if not lane.node.is_alive:
@@ -216,26 +215,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._graveyard.append(thing)
 
     def dispose(self) -> None:
-        """Close the loop and drop all tasks. Their `finally` blocks run now, on a closed loop: what they do is of no account."""
+        """Close the loop and drop all tasks. Their `finally` blocks run on a closed loop: what they do is of no account."""
         self.set_exception_handler(lambda loop, context: None)
         self.close()
         for task in self._tasks:
             if not task.done():
-                task._log_destroy_pending = False
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):
                     task.get_coro().close()
         self._tasks.clear()
         self._graveyard.clear()
         self._lanes.clear()
-
-
-@contextmanager
-def on_lane(lane: Lane) -> Iterator[None]:
-    token = LANE.set(lane)
-    try:
-        yield
-    finally:
-        LANE.reset(token)
 
 
 def spawn_on(loop: SimulatedLoop, lane: Lane, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -264,7 +254,7 @@ class SimulatedClock:
         return self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, call)

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -87,7 +88,8 @@ def shrink(plan: Plan, broken: frozenset[str], run: Callable[[Plan], SeedResult]
                 else:
                     start += width
             width //= 2
-    for changes in ({"every": None}, {"in_order": True}, *({"workers": n} for n in range(1, plan.workers))):
+    simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}]
+    for changes in simpler + [{"workers": count} for count in range(1, plan.workers)]:
         smaller = msgspec.structs.replace(plan, **changes)
         if all(fault.node < smaller.workers for fault in smaller.node_faults) and still_fails(smaller):
             plan = smaller
