@@ -280,3 +280,17 @@ def resources_are_fenced(history: History) -> Iterator[str]:
             yield f"L3: {write.resource} accepted {write.token} after {highest[write.resource]}"
         if write.accepted:
             highest[write.resource] = max(highest[write.resource], write.token)
+
+
+@promise
+def messages_are_heard_once(history: History) -> Iterator[str]:
+    """M1: a worker hears a message at most once, and without faults each that was told hears it."""
+    heard = Counter((call.message, call.node) for call in history.heard)
+    for (message, node), count in heard.items():
+        if count > 1:
+            yield f"M1: {node} heard message {message} {count} times"
+    if not history.disturbances:
+        for sent in history.broadcasts:
+            listeners = sum(message == sent.message for message, _ in heard)
+            if listeners < sent.told:
+                yield f"M1: message {sent.message} was told to {sent.told} workers, and {listeners} heard it"

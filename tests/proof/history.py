@@ -73,6 +73,22 @@ class ResourceWrite(msgspec.Struct, frozen=True, kw_only=True):
     accepted: bool
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker was called with a message of a room."""
+
+    message: int
+    node: str
+    at: float
+
+
+class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
+    """A message was sent to a room; `told` is the number of healthy workers that the call returned."""
+
+    message: int
+    at: float
+    told: int
+
+
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """A fault, and the node that it concerns; None: all."""
 
@@ -120,6 +136,8 @@ class History(msgspec.Struct, kw_only=True):
     cancels: list[CancelAnswered] = []
     locks: list[LockHeld] = []
     writes: list[ResourceWrite] = []
+    heard: list[Heard] = []
+    broadcasts: list[Broadcast] = []
     disturbances: list[Disturbance] = []
     jobs: Sequence[JobRecord] = ()
     fires: Sequence[FireRecord] = ()

@@ -9,11 +9,13 @@ import pytest
 from tests.proof.checkers import CHECKERS, check
 from tests.proof.history import (
     AttemptRecord,
+    Broadcast,
     CancelAnswered,
     Disturbance,
     Ended,
     Enqueued,
     FireRecord,
+    Heard,
     History,
     JobRecord,
     LockHeld,
@@ -62,6 +64,8 @@ def good_history() -> History:
             ResourceWrite(resource="r", token=2, at=2.5, accepted=True),
             ResourceWrite(resource="r", token=1, at=2.6, accepted=False),
         ],
+        broadcasts=[Broadcast(message=1, at=1.0, told=2)],
+        heard=[Heard(message=1, node="n1", at=1.1), Heard(message=1, node="n2", at=1.1)],
         jobs=[
             JobRecord(id="a", task="t", state="succeeded", failures=0, crashes=0, result="1", attempts=(ok(1),)),
             JobRecord(
@@ -254,6 +258,14 @@ def accept_an_old_token(history: History) -> None:
     history.writes[2] = replace(history.writes[2], accepted=True)
 
 
+def hear_a_message_twice(history: History) -> None:
+    history.heard.append(Heard(message=1, node="n1", at=2.0))
+
+
+def miss_a_message(history: History) -> None:
+    history.heard.pop()
+
+
 BROKEN: dict[Callable[[History], None], str] = {
     lose_an_acknowledged_job: "J1",
     invent_a_job: "J2",
@@ -285,6 +297,8 @@ BROKEN: dict[Callable[[History], None], str] = {
     grant_with_an_old_token: "L1",
     hold_a_lock_twice: "L2",
     accept_an_old_token: "L3",
+    hear_a_message_twice: "M1",
+    miss_a_message: "M1",
 }
 
 

@@ -23,11 +23,13 @@ from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
 from tests.proof.history import (
     AttemptRecord,
+    Broadcast,
     CancelAnswered,
     Disturbance,
     Ended,
     Enqueued,
     FireRecord,
+    Heard,
     History,
     JobRecord,
     LockHeld,
@@ -111,6 +113,9 @@ class SimulatedRun:
 
     async def _enqueue_there(self, client: "Member", number: int, job: PlannedJob) -> None:
         app = client.app
+        if job.kind == "broadcast":
+            await self._broadcast(app, number)
+            return
         task = app.task_of(job.kind)
         options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
         if job.kind == "unique":
@@ -150,6 +155,13 @@ class SimulatedRun:
                 )
                 self.tell(f"cancel {handles[0].id}: {answer}")
 
+    async def _broadcast(self, app: "SimulatedApp", number: int) -> None:
+        asked = self.loop.time()
+        with suppress(DrumbeatError):
+            told = await app.hear.broadcast(number)
+            self.history.broadcasts.append(Broadcast(message=number, at=asked, told=told))
+            self.tell(f"message {number} was told to {told}")
+
     @property
     def has_clock_steps(self) -> bool:
         return any(fault.kind == "clock" for fault in self.plan.node_faults)
@@ -159,24 +171,25 @@ class SimulatedRun:
         self.tell(f"fault {fault.kind} node{fault.node} {fault.seconds:.3f}")
         member = self._members[fault.node]
         end = fault.at + (0.0 if fault.kind == "clock" else fault.seconds)
-        node = None if fault.kind == "clock" else f"node{fault.node}"
-        self.history.disturbances.append(Disturbance(kind=fault.kind, node=node, start=fault.at, end=end))
+        concerned = None if fault.kind == "clock" else f"node{fault.node}"
+        self.history.disturbances.append(Disturbance(kind=fault.kind, node=concerned, start=fault.at, end=end))
         if fault.kind == "clock":
             self.clock.offset_us += round(fault.seconds * 1e6)
-        elif fault.kind == "pause":
-            paused = member.node
-            self.loop.pause(paused)
+            return
+        node = member.node
+        if fault.kind == "pause":
+            self.loop.pause(node)
             await self.clock.sleep(fault.seconds)
-            self.loop.resume(paused)
-        elif fault.kind == "kill":
-            if member.node.is_alive:
-                self.loop.kill(member.node)
-                await self.clock.sleep(fault.seconds)
-                member.restart()
+            self.loop.resume(node)
+            return
+        if fault.kind == "kill":
+            self.loop.kill(node)
+            await self.clock.sleep(fault.seconds)
         else:
             member.request_stop()
             await self.clock.sleep(fault.seconds)
             await member.wait_stopped()
+        if member.node is node:  # else another fault has started it again
             member.restart()
 
     # What handlers record.
@@ -270,6 +283,9 @@ async def _count_live(store: Any) -> int:
 
 
 class SimulatedApp(Drumbeat):
+    hear: Any
+    """The room of this app."""
+
     def task_of(self, kind: str) -> Any:
         return self._internals.registry[kind]
 
@@ -291,6 +307,11 @@ class Member:
         self.lane = self.run.loop.lane(self.node, "main")
         self.app = self._build_app()
         self.run.loop.bury(self.app)
+
+    @property
+    def label(self) -> str:
+        """Another one after each start."""
+        return f"{self.node.name}.{self._generation}"
 
     def spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
         return spawn_on(self.run.loop, self.lane, coroutine)
@@ -427,8 +448,15 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         job.kind: None for job in run.plan.jobs
     }  # a task takes a millisecond to register, and a seed has few kinds
     for kind in kinds:
-        if kind != "doomed":
+        if kind not in ("doomed", "broadcast"):
             add(kind)
+
+    async def hear(message: int) -> None:
+        run.history.heard.append(Heard(message=message, node=member.label, at=run.loop.time()))
+        run.tell(f"{member.label} hears {message}")
+
+    if "broadcast" in kinds:
+        app.hear = app.room(hear)
 
     async def doomed(number: int, seconds: float, failures: int) -> str:
         await perform(number, seconds, 1_000)

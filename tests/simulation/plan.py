@@ -11,7 +11,7 @@ import msgspec
 
 from tests.simulation.faults import CallFault, CallFaultKind, NodeFault
 
-JobKind = Literal["quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed"]
+JobKind = Literal["broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed"]
 CALLS = (
     "jobs.report_and_claim",
     "jobs.add",
@@ -64,7 +64,7 @@ def draw(seed: int, *, rich: bool = True) -> Plan:
     workers = dice.choice((1, 2, 2, 2, 3))
     kinds: list[JobKind] = ["quick", "flaky", "slow", "unique", "batch"]
     if rich:
-        kinds += ["locked", "snoozer", "doomed"]
+        kinds += ["locked", "snoozer", "doomed", "broadcast"]
     chosen = dice.sample(kinds, dice.randint(1, 3))
     return Plan(
         seed=seed,
