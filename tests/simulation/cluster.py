@@ -330,10 +330,12 @@ class Member:
             self._worker.request_stop()
 
     async def wait_stopped(self) -> None:
-        if self._task is not None and self.node.is_alive:
-            await asyncio.wait([self._task], timeout=60.0)
-            if not self._task.done():
-                self.run.loop.kill(self.node)
+        """Until the process that was asked to stop has ended. One that takes too long is killed, as a service manager does."""
+        task, node = self._task, self.node
+        if task is not None and node.is_alive:
+            await asyncio.wait([task], timeout=60.0)
+            if not task.done():
+                self.run.loop.kill(node)
 
     async def _work(self) -> None:
         internals = self.app._internals
