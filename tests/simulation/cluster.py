@@ -13,12 +13,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from drumbeat import Drumbeat, Snooze, current_job
 from drumbeat.core.job import JobState
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import DrumbeatError, LockLost
 from drumbeat.ids import JobId, simulated_ids
 from drumbeat.retry import Backoff
+from drumbeat.store.sqlite import fsync_thread
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
 from tests.proof.history import (
@@ -56,21 +59,32 @@ class SimulatedRun:
         self.history = History()
         self.trace: list[str] = []
         self.is_over = False
-        self._network = Network(self.loop, self.clock, self.loop.lane(Node("network"), "main"), plan.call_faults)
+        self._fault_dice = [random.Random(fault.seed) for fault in plan.call_faults]
+        self._connect_network()
         self._members: list[Member] = []
         self._runs = 0
         self._batches = 0
         self._resource_token = 0
+        self._disk = Disk()
         self.faults = 0
 
     def run(self) -> History:
-        with _fresh_file() as path, _deterministic(self):
-            self.url = f"sqlite:///{path}"
+        with _fresh_file() as path, _deterministic(self), self._disk.watching():
+            self._disk.path = path
             try:
                 self.loop.run_until_complete(self._main())
             finally:
                 self._close()
         return self.history
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self._disk.path}"
+
+    def _connect_network(self) -> None:
+        self._network_node = Node("network")
+        lane = self.loop.lane(self._network_node, "main")
+        self.network = Network(self.loop, self.clock, lane, self.plan.call_faults, self._fault_dice)
 
     def tell(self, text: str) -> None:
         if self.is_over:
@@ -84,7 +98,7 @@ class SimulatedRun:
         self._members = [Member(self, number) for number in range(plan.workers)]
         for member in self._members:
             member.start()
-        client = Member(self, plan.workers, is_client=True)
+        self._client = Member(self, plan.workers, is_client=True)
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
@@ -92,11 +106,11 @@ class SimulatedRun:
             )
         async with asyncio.TaskGroup() as group:
             for number, job in enumerate(plan.jobs):
-                group.create_task(self._enqueue(client, number, job))
+                group.create_task(self._enqueue(number, job))
             for node_fault in plan.node_faults:
                 group.create_task(self._disturb(node_fault))
         await self._wait_for_progress()
-        self.faults = len(plan.node_faults) + self._network.applied
+        self.faults = len(plan.node_faults) + self.network.applied
         await self._read_end()
 
     async def _wait_for_progress(self) -> None:
@@ -107,9 +121,12 @@ class SimulatedRun:
             while self.loop.time() < deadline and await _count_live(store):
                 await self.clock.sleep(0.5)
 
-    async def _enqueue(self, client: "Member", number: int, job: PlannedJob) -> None:
+    async def _enqueue(self, number: int, job: PlannedJob) -> None:
         await self.clock.sleep(job.at)
-        await client.spawn(self._enqueue_there(client, number, job))
+        client, node = self._client, self._client.node
+        task = client.spawn(self._enqueue_there(client, number, job))
+        while node.is_alive and not task.done():
+            await asyncio.wait([task], timeout=1.0)
 
     async def _enqueue_there(self, client: "Member", number: int, job: PlannedJob) -> None:
         app = client.app
@@ -126,27 +143,30 @@ class SimulatedRun:
         if job.kind == "batch":
             batch = self._batches = self._batches + 1
         asked = self.loop.time()
+        first = len(self.history.enqueued)
+        self.history.enqueued += [
+            Enqueued(
+                id=str(new.id),
+                at=asked,
+                acknowledged=False,
+                due=0.0 if job.kind == "unique" or self.has_clock_steps else asked + job.delay,
+                batch=batch,
+                unique_key=job.key or None,
+            )
+            for new in bound
+        ]
+        self.tell(f"enqueues {job.kind} {[str(new.id) for new in bound]}")
         try:
             handles = await app.enqueue_many(bound)
         except DrumbeatError as error:
             self.tell(f"enqueue {job.kind} failed: {type(error).__name__}")
-            handles = None
-        for n, new in enumerate(bound):
-            handle = None if handles is None else handles[n]
-            existing = None if handle is None or handle.created else str(handle.id)
-            self.history.enqueued.append(
-                Enqueued(
-                    id=str(new.id),
-                    at=asked,
-                    acknowledged=handle is not None,
-                    due=0.0 if job.kind == "unique" or client.run.has_clock_steps else asked + job.delay,
-                    batch=batch,
-                    unique_key=job.key or None,
-                    existing=existing,
-                )
-            )
-            self.tell(f"enqueued {job.kind} {new.id} acknowledged={handle is not None} existing={existing}")
-        if job.cancel_after is not None and handles is not None:
+            return
+        for n, handle in enumerate(handles):
+            call = self.history.enqueued[first + n]
+            existing = None if str(handle.id) == call.id else str(handle.id)
+            self.history.enqueued[first + n] = msgspec.structs.replace(call, acknowledged=True, existing=existing)
+            self.tell(f"enqueued {call.id} existing={existing}")
+        if job.cancel_after is not None:
             await self.clock.sleep(job.cancel_after)
             with suppress(DrumbeatError):
                 answer = await handles[0].cancel()
@@ -171,10 +191,13 @@ class SimulatedRun:
         self.tell(f"fault {fault.kind} node{fault.node} {fault.seconds:.3f}")
         member = self._members[fault.node]
         end = fault.at + (0.0 if fault.kind == "clock" else fault.seconds)
-        concerned = None if fault.kind == "clock" else f"node{fault.node}"
+        concerned = None if fault.kind in ("clock", "power") else f"node{fault.node}"
         self.history.disturbances.append(Disturbance(kind=fault.kind, node=concerned, start=fault.at, end=end))
         if fault.kind == "clock":
             self.clock.offset_us += round(fault.seconds * 1e6)
+            return
+        if fault.kind == "power":
+            await self._cut_power(fault.seconds)
             return
         node = member.node
         if fault.kind == "pause":
@@ -190,6 +213,18 @@ class SimulatedRun:
             await self.clock.sleep(fault.seconds)
             await member.wait_stopped()
         if member.node is node:  # else another fault has started it again
+            member.restart()
+
+    async def _cut_power(self, seconds: float) -> None:
+        everybody = [*self._members, self._client]
+        for member in everybody:
+            self.loop.resume(member.node)
+            self.loop.kill(member.node)
+        self.loop.kill(self._network_node)
+        self._disk.lose_unsynced()
+        await self.clock.sleep(seconds)
+        self._connect_network()
+        for member in everybody:
             member.restart()
 
     # What handlers record.
@@ -323,7 +358,8 @@ class Member:
         self._generation += 1
         self.run.tell(f"{self.node.name} starts again")
         self._new_node()
-        self.start()
+        if not self.is_client:
+            self.start()
 
     def request_stop(self) -> None:
         if self._worker is not None and self.node.is_alive:
@@ -365,7 +401,7 @@ class Member:
 
         async def open_networked() -> Any:
             store = await open_store(run.url, clock=run.clock)
-            return NetworkedStore(store, run._network, self.number)
+            return NetworkedStore(store, run.network, self.number)
 
         internals.open_store = open_networked  # type: ignore[method-assign]
         internals.client.loop_stores._open_store = open_networked
@@ -480,6 +516,40 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
             return result
 
         app.every(timedelta(seconds=run.plan.every), grid=True, name=SCHEDULE, retries=50)(tick)
+
+
+class Disk:
+    """The file of the store, and how much of its log would survive a power cut."""
+
+    def __init__(self) -> None:
+        self.path = Path()
+        self._synced = 0
+        self._cuts = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        real = fsync_thread.fsync_file
+
+        def sync(file: int) -> None:
+            real(file)
+            self._synced = os.fstat(file).st_size
+
+        fsync_thread.fsync_file = sync  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            fsync_thread.fsync_file = real
+
+    def lose_unsynced(self) -> None:
+        """Go on with a copy, as the machine would find it: the open connections of dead nodes hold the old one."""
+        self._cuts += 1
+        copy = self.path.with_name(f"after-cut-{self._cuts}.db")
+        copy.write_bytes(self.path.read_bytes())
+        copy.chmod(0o600)
+        log = Path(f"{self.path}-wal")
+        if log.exists():
+            Path(f"{copy}-wal").write_bytes(log.read_bytes()[: self._synced])
+        self.path = copy
 
 
 @contextmanager

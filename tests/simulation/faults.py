@@ -1,6 +1,6 @@
 """Faults of a simulated cluster: drawn before the run, so that leaving one out changes nothing of the others.
 
-NodeFault    kill, stop (an orderly shutdown) or pause of a node, or a step of the machine's wall clock
+NodeFault    kill, stop (an orderly shutdown) or pause of a node; a step of the machine's wall clock; a power cut
 CallFault    while it lasts, calls to the store fail or are delayed, each with a probability
 """
 
@@ -26,7 +26,7 @@ GROWING = {"jobs.add", "schedules.fire", "rooms.send"}
 
 class NodeFault(msgspec.Struct, frozen=True, kw_only=True):
     at: float
-    kind: Literal["kill", "stop", "pause", "clock"]
+    kind: Literal["kill", "stop", "pause", "clock", "power"]
     node: int
     seconds: float
     """Until the node is started again or goes on; of a clock step: by how much."""
@@ -54,11 +54,18 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True):
 class Network:
     """What lies between the nodes and the store: applies the call faults."""
 
-    def __init__(self, loop: SimulatedLoop, clock: SimulatedClock, lane: Lane, faults: Sequence[CallFault]) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        clock: SimulatedClock,
+        lane: Lane,
+        faults: Sequence[CallFault],
+        dice: Sequence[random.Random],
+    ) -> None:
         self._loop = loop
         self._clock = clock
         self._lane = lane
-        self._faults = [(fault, random.Random(fault.seed)) for fault in faults]
+        self._faults = list(zip(faults, dice, strict=True))
         self.applied = 0
 
     def fault_of(self, node: int, call: str) -> tuple[CallFault, random.Random] | None:

@@ -94,7 +94,7 @@ def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> Planne
 
 
 def _draw_node_faults(dice: random.Random, workers: int, until: float) -> tuple[NodeFault, ...]:
-    kinds = dice.sample(("kill", "pause", "stop", "clock"), dice.choice((0, 1, 1, 2)))
+    kinds = dice.sample(("kill", "pause", "stop", "clock", "power"), dice.choice((0, 1, 1, 2)))
     return tuple(
         NodeFault(
             at=dice.uniform(0.2, until),
@@ -103,7 +103,7 @@ def _draw_node_faults(dice: random.Random, workers: int, until: float) -> tuple[
             seconds=dice.uniform(-30.0, 30.0) if kind == "clock" else dice.choice((0.1, 1.0, dice.uniform(1.0, 12.0))),
         )
         for kind in kinds
-        for _ in range(dice.randint(1, 3))
+        for _ in range(1 if kind == "power" else dice.randint(1, 3))
     )
 
 
