@@ -21,11 +21,10 @@ from drumbeat.core.stats import (
     to_counts,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import RollupRow
+from drumbeat.store.records import RollupRow, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
