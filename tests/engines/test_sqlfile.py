@@ -4,6 +4,7 @@ import pytest
 
 from drumbeat.store import sqlfile
 from drumbeat.store.sqlfile import Columns, Source
+from drumbeat.store.sqlite.statements import statements
 
 FILE = """\
 -- What this file is about.
@@ -38,8 +39,7 @@ def test_a_statement_that_is_not_there_is_named() -> None:
 
 
 def test_the_prefix_is_the_namespace() -> None:
-    loaded = sqlfile.load("drumbeat.store.sqlite.sql", "schema.sql")
-    other = sqlfile.with_namespace(loaded, "shop")
+    other = statements("shop").schema
     assert "shop_meta" in other.version
     assert "drumbeat" not in "".join(vars(other).values())
 

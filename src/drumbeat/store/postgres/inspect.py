@@ -28,8 +28,8 @@ class PostgresInspect:
         self._sql = parts.sql
         self._connection = parts.connection
         self._report_connection = parts.report_connection
-        self._health = PostgresHealth(parts.sql, connection=parts.report_connection, clock=parts.clock)
-        self._search = PostgresSearch(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._health = PostgresHealth(parts)
+        self._search = PostgresSearch(parts)
         self._due_cache = CachedCount(parts.clock, total_due)
         self._task_cache = CachedCount(parts.clock, total_of_tasks)
 

@@ -13,8 +13,8 @@ from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, Tic
 from drumbeat.durations import from_us
 from drumbeat.errors import StoreError
 from drumbeat.store.postgres.acquire_batch import AcquireBatcher
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
+from drumbeat.store.postgres.parts import PostgresParts
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +23,11 @@ _NEGATIVE_OFFSET = "2201X"
 
 
 class PostgresLocks:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
-        self._sql = sql.locks
-        self._schema = sql.schema
-        self._connection = connection
-        self._batcher = AcquireBatcher(sql.locks, connection)
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.locks
+        self._schema = parts.sql.schema
+        self._connection = parts.connection
+        self._batcher = AcquireBatcher(parts.sql.locks, parts.connection)
 
     async def acquire(self, ticket: NewTicket) -> TicketStatus:
         return _ticket_status(await self._batcher.acquire(ticket))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.clock import Clock, jitter
+from drumbeat.clock import jitter
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.overlap import (
     FireBatch,
@@ -39,10 +39,9 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.postgres.connections import PostgresConnection, Session
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.rows import read_row, to_columns
-from drumbeat.store.postgres.statements import PostgresStatements
-from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.records import StoredScheduleRow, repaired_rule
 
 _MAX_TIMESTAMP = 2**63 - 1
@@ -56,14 +55,12 @@ IndexedFiring = tuple[int, FireRequest]
 
 
 class PostgresSchedules:
-    def __init__(
-        self, sql: PostgresStatements, *, connection: PostgresConnection, notifier: PostgresNotifier, clock: Clock
-    ) -> None:
-        self._sql = sql.schedules
-        self._jobs = sql.jobs
-        self._connection = connection
-        self._notifier = notifier
-        self._clock = clock
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.schedules
+        self._jobs = parts.sql.jobs
+        self._connection = parts.connection
+        self._notifier = parts.notifier
+        self._clock = parts.clock
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str

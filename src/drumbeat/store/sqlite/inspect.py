@@ -5,7 +5,6 @@ They run on a thread of their own, so that a slow list never delays a worker's r
 
 from collections.abc import Sequence
 
-from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
@@ -18,35 +17,25 @@ from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 from drumbeat.store.records import AttemptRow, StoredJobRow, to_datetime, to_datetime_or_none
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
 from drumbeat.store.sqlite.malformed_scan import find_malformed
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
 
 
 class SqliteInspect:
-    def __init__(
-        self,
-        sql: Statements,
-        malformed: Statements,
-        search: SqliteSearch,
-        *,
-        health: SqliteHealth,
-        reader: Reader,
-        clock: Clock,
-    ) -> None:
-        self._malformed = malformed
-        self._health = health
-        self._sql = sql
-        self._search = search
-        self._due = CachedCount(clock, total_due)
-        self._tasks = CachedCount(clock, total_of_tasks)
-        self._reader = reader
-        self._clock = clock
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.inspect
+        self._malformed = parts.sql.malformed
+        self._health = SqliteHealth(parts)
+        self._search = SqliteSearch(parts)
+        self._due = CachedCount(parts.clock, total_due)
+        self._tasks = CachedCount(parts.clock, total_of_tasks)
+        self._reader = parts.admin_reader
+        self._clock = parts.clock
 
     async def now(self) -> int:
         return self._clock.now_us()

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from drumbeat.clock import Clock
 from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
 from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.durations import from_us
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder, encode_lossless, is_text_or_none
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 log = logging.getLogger(__name__)
 
@@ -114,14 +112,12 @@ _read_locks = RowDecoder(SqliteLockRow, "lock", id="name").read
 
 
 class SqliteLocks:
-    def __init__(
-        self, sql: Statements, *, writer: Writer, worker_reader: Reader, admin_reader: Reader, clock: Clock
-    ) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._worker_reader = worker_reader
-        self._admin_reader = admin_reader
-        self._clock = clock
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.locks
+        self._writer = parts.writer
+        self._worker_reader = parts.worker_reader
+        self._admin_reader = parts.admin_reader
+        self._clock = parts.clock
         self._boot = boot_id()
 
     async def acquire(self, ticket: NewTicket) -> TicketStatus:

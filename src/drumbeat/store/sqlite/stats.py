@@ -22,13 +22,11 @@ from drumbeat.core.stats import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import RollupRow
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
 _decode_written = msgspec.json.Decoder(list[tuple[int, int, str, str, list[int], int]]).decode
@@ -51,11 +49,11 @@ def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = N
 
 
 class SqliteStats:
-    def __init__(self, sql: Statements, *, writer: Writer, admin_reader: Reader, disk_space: DiskSpaceGuard) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._admin_reader = admin_reader
-        self._disk_space = disk_space
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.stats
+        self._writer = parts.writer
+        self._admin_reader = parts.admin_reader
+        self._disk_space = parts.disk_space
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         self._disk_space.check()
