@@ -21,7 +21,7 @@ end
 if #gone == 0 then
   return 0
 end
-call('HSET', keys.lock, 'released_at', us(now), 'released_by', ARGV[3], 'released_reason', ARGV[4])
+call('HSET', keys.lock, 'released_at', now_text, 'released_by', ARGV[3], 'released_reason', ARGV[4])
 for _, id in ipairs(gone) do
   remove_ticket(keys, id, call('HGET', ticket_key(id), 'lane'))
   call('HSET', P .. 'released', id, 'released by ' .. ARGV[3] .. ': ' .. ARGV[4])

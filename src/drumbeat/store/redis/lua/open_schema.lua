@@ -4,5 +4,5 @@
 -- returns: version, oldest_code, the store's id, as strings
 -- touches: meta
 -- include: _schema
-ensure_meta(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
-return redis.call('HMGET', KEYS[1] .. 'meta', 'version', 'oldest_code', 'store')
+ensure_meta(unpack(ARGV))
+return call('HMGET', P .. 'meta', 'version', 'oldest_code', 'store')
