@@ -2,7 +2,6 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 ticket, 2 lock, 3 limit, 4 per (µs, or empty), 5 lease (µs), 6 owner, 7 what for
 -- returns: state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait for)
--- touches: locks, locks_used, lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local DAY, HOUR = 86400000000, 3600000000
 

@@ -3,7 +3,6 @@
 -- ARGV: 1 id, 2 who, 3 request_key or '', 4 how long a request key is kept (µs), 5 the act (JSON)
 -- returns: nothing, or the hash act:<id> (flat) of the earlier act that has the key
 -- flags: allow-oom
--- touches: audit, audit_at, audit_keys, act:<id>
 -- include: _prelude
 local id, key = ARGV[1], ARGV[2] .. '\0' .. ARGV[3]
 if exists('act:' .. id) then return false end

@@ -5,7 +5,6 @@
 -- id, token of each of these
 -- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
--- touches: alive, gone, parked_claims, parked_requests, inst:<instance>, and what _transitions.lua does
 -- include: _end_instance
 local instance, count_seen, reason = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end

@@ -3,7 +3,6 @@
 -- ARGV: 1 id, 2 touched, 3 outcome, then the answer, if there is one
 -- returns: nothing
 -- flags: allow-oom
--- touches: act:<id>
 -- include: _prelude
 local act = P .. 'act:' .. ARGV[1]
 if call('EXISTS', act) == 1 and call('HEXISTS', act, 'done_at') == 0 then

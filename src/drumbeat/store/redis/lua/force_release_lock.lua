@@ -3,8 +3,6 @@
 -- ARGV: 1 lock, 2 ticket (empty: all that hold it), 3 by, 4 reason
 -- returns: how many
 -- flags: allow-oom
--- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released,
--- releases
 -- include: _locks
 local MAX_RELEASES = 1000
 local keys = lock_keys(ARGV[1])

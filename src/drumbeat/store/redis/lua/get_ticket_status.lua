@@ -4,7 +4,6 @@
 -- returns: for each: {state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait
 -- for)}, or {0, the reason of a forced release, or nothing}
 -- flags: allow-oom
--- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released
 -- include: _locks
 local asked, lines, lock_of = {}, {}, {}
 for i = 2, #ARGV do

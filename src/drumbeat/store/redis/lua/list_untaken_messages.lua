@@ -3,7 +3,6 @@
 -- ARGV: 1 remove them (1 or 0), then of each message the instance and its id
 -- returns: their ids
 -- flags: allow-oom
--- touches: inbox:<instance>, inboxes
 -- include: _inbox
 local found = {}
 for i = 2, #ARGV, 2 do

@@ -3,7 +3,6 @@
 -- ARGV: 1 before (µs), 2 limit
 -- returns: how many
 -- flags: allow-oom
--- touches: audit, audit_at, audit_keys, act:<id>
 -- include: _prelude
 local ids = call('ZRANGEBYSCORE', P .. 'audit_at', '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do

@@ -3,7 +3,6 @@
 -- ARGV: 1 time (µs)
 -- returns: how many
 -- flags: allow-oom
--- touches: gone, inst:<instance>
 -- include: _prelude
 local ids = call('ZRANGEBYSCORE', P .. 'gone', '-inf', '(' .. ARGV[1])
 for _, id in ipairs(ids) do

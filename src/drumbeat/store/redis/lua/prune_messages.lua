@@ -3,7 +3,6 @@
 -- ARGV: 1 age (µs), 2 limit, then instances whose inboxes are kept
 -- returns: how many
 -- flags: allow-oom
--- touches: inbox:<instance>, inboxes
 -- include: _inbox
 local till, most, kept, pruned = now - ARGV[1], tonumber(ARGV[2]), {}, 0
 for i = 3, #ARGV do

@@ -3,7 +3,6 @@
 -- ARGV: 1 resolution and 2 before (µs) of one resolution, 3 and 4 of the other, 5 ended before (µs), 6 limit of rows
 -- returns: how many rows
 -- flags: allow-oom
--- touches: interval:<resolution>:<at>, interval_total:<resolution>:<at>, intervals_of:<resolution>, totals, totals:<instance>, folded
 -- include: _prelude
 local left = tonumber(ARGV[6])
 

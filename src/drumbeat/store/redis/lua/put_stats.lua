@@ -3,7 +3,6 @@
 -- ARGV: 1 instance, 2 retention of 10 s intervals (s), 3 of minutes (s), 4 its state, alive or dead, then of each roll-up
 -- resolution, at, queue NUL task, counts (see stats.py)
 -- returns: 1; 0: the instance is in another state
--- touches: interval:<resolution>:<at>, interval_total:<resolution>:<at>, intervals_of:<resolution>, totals, totals:<instance>
 -- include: _prelude
 local instance = ARGV[1]
 if safe_read('HGET', P .. 'inst:' .. instance, 'state') ~= ARGV[4] then return 0 end

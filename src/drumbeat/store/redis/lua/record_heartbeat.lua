@@ -4,7 +4,6 @@
 -- returns: now; and if it is alive: beat, running, {id, token, ...} of requested cancellations, {blocked_on, ...}, {instance, beat,
 -- ...} of peers, {instance, term ...} of the leader or {}, and the next fire of all schedules, or nothing
 -- flags: allow-oom
--- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, blocked_on, leader, next_fires
 -- include: _leader
 local id, record = ARGV[1], P .. 'inst:' .. ARGV[1]
 if not call('ZSCORE', P .. 'alive', id) then return {now} end

@@ -3,7 +3,6 @@
 -- ARGV: 1 instance, 2 its record (JSON), 3 version, 4 oldest_code, 5 a random id for a new store
 -- returns: 1 if it was added, else 0
 -- flags: allow-oom
--- touches: meta, alive, inst:<instance>
 -- include: _schema
 local id = ARGV[1]
 if exists('inst:' .. id) then return 0 end

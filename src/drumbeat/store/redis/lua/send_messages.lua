@@ -2,7 +2,6 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 the hint, then of each message the instance and its text (see rooms.py)
 -- returns: nothing
--- touches: inbox:<instance>, inboxes
 -- include: _prelude
 for i = 2, #ARGV, 2 do
   safe_write('RPUSH', P .. 'inbox:' .. ARGV[i], now_text .. '\n' .. ARGV[i + 1])

@@ -3,7 +3,6 @@
 -- ARGV: 1 instance, 2 limit
 -- returns: their texts, each with its time (µs) in the first line
 -- flags: allow-oom
--- touches: inbox:<instance>, inboxes
 -- include: _inbox
 local inbox = P .. 'inbox:' .. ARGV[1]
 local found = safe_read('LRANGE', inbox, 0, ARGV[2] - 1)
