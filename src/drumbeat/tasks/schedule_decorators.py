@@ -118,14 +118,8 @@ class Declarations:
     """All declarations of an app, in the order of the code."""
 
     def __init__(self) -> None:
-        self._schedules: dict[str, DeclaredSchedule] = {}
-        self._startup_calls: dict[str, DeclaredStartupCall] = {}
-
-    def add(self, declared: DeclaredSchedule) -> None:
-        add_unique("schedules", self._schedules, declared)
-
-    def add_startup_call(self, call: DeclaredStartupCall) -> None:
-        add_unique("start-up tasks", self._startup_calls, call)
+        self.schedules: dict[str, DeclaredSchedule] = {}
+        self.startup_calls: dict[str, DeclaredStartupCall] = {}
 
     def complete_schedules(self, settings: Settings, known_queues: Collection[str]) -> list[NewSchedule]:
         """The complete definitions of all schedules.
@@ -133,7 +127,7 @@ class Declarations:
         Raises:
             ConfigError: a schedule whose queue no worker of this program takes.
         """
-        complete = [declared.to_definition(settings) for declared in self._schedules.values()]
+        complete = [declared.to_definition(settings) for declared in self.schedules.values()]
         for definition in complete:
             if definition.queue not in known_queues:
                 raise ConfigError(
@@ -142,10 +136,6 @@ class Declarations:
                     "queue",
                 )
         return complete
-
-    @property
-    def startup_calls(self) -> list[DeclaredStartupCall]:
-        return list(self._startup_calls.values())
 
 
 class ScheduleDecorators(TaskDecorators):
@@ -208,9 +198,8 @@ class ScheduleDecorators(TaskDecorators):
             task = self._to_task(decorated, options, frozenset())
             check_args(task, args, kwargs)
             named = check_name("name", task.name if name is None else name, ConfigError)
-            self._internals.declarations.add_startup_call(
-                DeclaredStartupCall(name=named, task=task, role=role, once=once, lock=lock, args=args, kwargs=kwargs)
-            )
+            call = DeclaredStartupCall(name=named, task=task, role=role, once=once, lock=lock, args=args, kwargs=kwargs)
+            add_unique("start-up tasks", self._internals.declarations.startup_calls, call)
             return task
 
         return declare(*function) if function else declare
@@ -231,9 +220,8 @@ class ScheduleDecorators(TaskDecorators):
             definition = build_definition(named, task, fields | (parse_job_options(others) if is_task else {}))
             check_definition(definition)
             check_args(task, args, kwargs)
-            self._internals.declarations.add(
-                DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs)
-            )
+            declared = DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs)
+            add_unique("schedules", self._internals.declarations.schedules, declared)
             return task
 
         return cast("ScheduleDecorator", declare)
