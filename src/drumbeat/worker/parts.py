@@ -51,14 +51,12 @@ class WorkerParts:
             recorder,
             store.stats,
             clock,
-            now=core.store_now,
             identity=core.identity,
             backoff=OutageBackoff(clock, FullStoreReporter(core.outage_reporter)),
         )
         self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
-        backoff = OutageBackoff(clock, core.outage_reporter)
-        self.verifier = CompletionVerifier(store.inspect, self.reporter, backoff, core.identity)
+        self.verifier = CompletionVerifier(core, store.inspect)
         completer = JobCompleter(
             store.transactional,
             core.identity,
