@@ -24,7 +24,6 @@ from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.tasks import Registry, Room, Task
-from drumbeat.tasks.room import RoomRegistry
 from drumbeat.tasks.schedule_decorators import Declarations
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class AppInternals(Admin):
         self._outbox: tuple[Settings, Outbox] | None = None
         self.registry = Registry()
         self.declarations = Declarations()
-        self.room_registry = RoomRegistry()
+        self.room_registry: dict[str, Room[..., Any]] = {}
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         super().__init__(Client(self.load_settings, self.registry, clock), lambda: self.settings, clock)
@@ -91,7 +90,7 @@ class AppInternals(Admin):
 
     @property
     def registered_rooms(self) -> list[Room[..., Any]]:
-        return list(self.room_registry)
+        return list(self.room_registry.values())
 
     def declared_schedules(self) -> list[NewSchedule]:
         """Complete definitions of all schedules that the code declares.
@@ -145,7 +144,7 @@ class AppInternals(Admin):
             self.clock,
             self.events,
             declared=self.declared_schedules(),
-            startup_calls=self.declarations.startup_calls,
+            startup_calls=list(self.declarations.startup_calls.values()),
             acquire_lock=self.lock,
         )
 

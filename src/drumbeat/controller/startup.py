@@ -154,9 +154,9 @@ class StartupRunner:
                 if self._is_stopped:
                     return False
                 failures += 1
-                if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
+                if isinstance(error, SkipRetry | ConfigError) or failures > task.options.retries:
                     raise StartFailed(call.name, _describe_error(error)) from error
-                delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
+                delay_us = error.delay_us if isinstance(error, RetryLater) else task.options.backoff.delay_us(failures)
                 facts = {
                     "task": task.name,
                     "attempt": failures,
@@ -177,7 +177,7 @@ class StartupRunner:
         token = CURRENT_SIGNAL.set(self._signal)
         try:
             await call_with_timeout(
-                function if task.is_async else lambda: self._in_thread(function), task.timeout_us, self._signal
+                function if task.is_async else lambda: self._in_thread(function), task.options.timeout_us, self._signal
             )
         finally:
             CURRENT_SIGNAL.reset(token)
