@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import TypedDict, Unpack
 
-from drumbeat.client import Client
 from drumbeat.codec import make_storable
 from drumbeat.core.audit import (
     MAX_NAME_LENGTH,
@@ -25,7 +24,9 @@ from drumbeat.core.audit import (
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.names import check_number, short_repr
-from drumbeat.sync_loop import SYNC_LOOP, to_sync
+from drumbeat.sync_loop import SYNC_LOOP, SyncMethod, SyncPart
+
+from .part import AdminPart
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +54,8 @@ class ActInProgress:
         """JSON text of the result, such as the id of a new job; None: none is kept."""
 
 
-class Audit:
+class Audit(AdminPart):
     """Read the audit log, and add entries."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(
         self,
@@ -115,25 +113,23 @@ class Audit:
             log.warning("outcome of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
 
 
-class SyncAudit:
+class SyncAudit(SyncPart[Audit]):
     """As `app.audit`, for code without an event loop."""
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
-        self.list = to_sync("app.sync.audit.list", audit.list)
-        self.show = to_sync("app.sync.audit.show", audit.show)
+    list = SyncMethod(Audit.list)
+    show = SyncMethod(Audit.show)
 
     @contextlib.contextmanager
     def act(self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> Iterator[ActInProgress]:
         """As `app.audit.act`: `with app.sync.audit.act(...) as act: ...`."""
-        begun = self._audit.begin(new_act(who=who, verb=verb, target=target, **more))
+        begun = self._part.begin(new_act(who=who, verb=verb, target=target, **more))
         acting = SYNC_LOOP.run("app.sync.audit.act", begun)
         try:
             yield acting
         except BaseException as error:
-            SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, error))
+            SYNC_LOOP.run("app.sync.audit.act", self._part.end(acting, error))
             raise
-        SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, None))
+        SYNC_LOOP.run("app.sync.audit.act", self._part.end(acting, None))
 
 
 def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> NewAuditEntry:

@@ -9,8 +9,6 @@ from typing import Any, Unpack
 
 import msgspec
 
-from drumbeat.client import Client
-from drumbeat.clock import Clock
 from drumbeat.core.job import Job, NewJob
 from drumbeat.core.schedule import (
     FireRequest,
@@ -33,7 +31,7 @@ from drumbeat.schedules.rules import rule_of
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 
-from .notes import check_note
+from .part import AdminPart, check_note
 from .schedule_definition import RuleOptions, change_definition, draft_definition, has_same_rule, new_definition
 from .views import FireInfo, ScheduleInfo, fire_info, schedule_info
 
@@ -53,12 +51,8 @@ class BackfillResult(msgspec.Struct, frozen=True, kw_only=True):
     """Fire times that had fired before, or that overlap forbids."""
 
 
-class Schedules:
+class Schedules(AdminPart):
     """Create, change, pause and inspect schedules."""
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
 
     async def create(
         self,
@@ -236,7 +230,7 @@ class Schedules:
         the list begins there: what would have fired."""
         check_number("count", count, 1, MAX_FIRE_TIMES)
         if options:
-            draft, now = draft_definition(name, options), self._clock.now_us()
+            draft, now = draft_definition(name, options), self._client.clock.now_us()
             return preview(draft, now if draft.start is None else min(now, draft.start - 1), count)
         if name is None:
             raise InvalidArguments("say which schedule, or a rule: cron= or every=", "name")
@@ -301,9 +295,6 @@ class Schedules:
             if applied is not False:
                 return applied is True
         raise InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
-
-    def _check_by(self, by: str | None) -> str:
-        return check_note("by", self._client.settings.name if by is None else by)
 
 
 def _new_change(known: Schedule, state: ScheduleState, *, by: str, reason: str = "") -> ScheduleChange:

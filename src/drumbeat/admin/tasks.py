@@ -8,7 +8,6 @@ from typing import Any, Unpack
 
 import msgspec
 
-from drumbeat.client import Client
 from drumbeat.codec import Signature
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.json_codec import encoder, is_model
@@ -19,6 +18,7 @@ from drumbeat.redaction import HIDDEN, is_secret
 from drumbeat.tasks import Task
 
 from .history import RunPage, RunQuery, history_page
+from .part import AdminPart
 
 
 class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +64,8 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     """For a form."""
 
 
-class Tasks:
+class Tasks(AdminPart):
     """List and show tasks."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(self) -> builtins.list[TaskInfo]:
         """Every task that this program has, that has jobs, or that a living instance knows, by name."""

@@ -17,6 +17,7 @@ from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import check_name, check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
+from drumbeat.sync_loop import SYNC_LOOP
 
 from .options import check_timeout
 from .registry import add_unique
@@ -67,7 +68,7 @@ class Room(Generic[P, R]):
         """As `fan_out`, from code without a loop."""
         called = f"{self.name}.fan_out_sync"
         check_no_loop(called, f"await {self.name}.fan_out")
-        return self._client.call_sync(called, self._send_shares(self._encode_shares(args, kwargs)))
+        return SYNC_LOOP.run(called, self._send_shares(self._encode_shares(args, kwargs)))
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every live worker, including this process if it is one. Returns how many of them are healthy."""
@@ -78,7 +79,7 @@ class Room(Generic[P, R]):
         """As `broadcast`, from code without a loop."""
         called = f"{self.name}.broadcast_sync"
         check_no_loop(called, f"await {self.name}.broadcast")
-        return self._client.call_sync(called, self._send_broadcast(self._encode(args, kwargs)))
+        return SYNC_LOOP.run(called, self._send_broadcast(self._encode(args, kwargs)))
 
     async def _send_broadcast(self, args: str) -> int:
         return await self._client.broadcast(self.name, self.signature.hash, args)
