@@ -85,17 +85,16 @@ class Completer(Protocol):
     def transaction(self, job: "RunningJob") -> JobTransaction: ...
 
 
+ProgressReporter = Callable[[ClaimedJob, Any], None]
+
+
 class RunningJob:
     """The job whose handler is running here."""
 
     __slots__ = ("_claimed", "_completer", "_report_progress", "aborted", "completion", "started_us")
 
     def __init__(
-        self,
-        claimed: ClaimedJob,
-        report_progress: Callable[[ClaimedJob, Any], None],
-        completer: Completer,
-        started_us: int,
+        self, claimed: ClaimedJob, report_progress: ProgressReporter, completer: Completer, started_us: int
     ) -> None:
         self._claimed = claimed
         self._report_progress = report_progress
