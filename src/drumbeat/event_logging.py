@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from logging import DEBUG, ERROR, WARNING
 from operator import attrgetter
 from typing import Any
@@ -47,6 +48,9 @@ def _logger(level: int, message: str, *fields: str) -> EventLogger:
         log.log(level, message, extra={name: get(event) for name, get in getters.items()})
 
     return log_event
+
+
+error_logger, warning_logger, debug_logger = (partial(_logger, level) for level in (ERROR, WARNING, DEBUG))
 
 
 def _job_failed(event: events.AttemptFailed) -> None:
@@ -101,41 +105,39 @@ def _format_timestamp(us: int) -> str:
 _LOGGERS: dict[type[events.Event], EventLogger] = {
     events.AttemptFailed: _job_failed,
     events.JobsDone: _jobs_done,
-    events.ResultRefused: _logger(
-        WARNING,
+    events.ResultRefused: warning_logger(
         "late outcome refused: the job belongs to another instance by now",
         *("job=id", "task", "token", "instance"),
     ),
-    events.LeaseLost: _logger(
-        ERROR, "this instance was declared dead: its running jobs are aborted", "instance", "running"
+    events.LeaseLost: error_logger(
+        "this instance was declared dead: its running jobs are aborted", "instance", "running"
     ),
-    events.StoreDown: _logger(ERROR, "the store does not answer; trying again", "url", "reason"),
-    events.StoreUp: _logger(WARNING, "the store answers again", "url", "after"),
-    events.StoreEmptied: _logger(
-        ERROR, "the store was emptied: jobs, people's schedules, pauses, locks and history are gone", "url", "instance"
+    events.StoreDown: error_logger("the store does not answer; trying again", "url", "reason"),
+    events.StoreUp: warning_logger("the store answers again", "url", "after"),
+    events.StoreEmptied: error_logger(
+        "the store was emptied: jobs, people's schedules, pauses, locks and history are gone", "url", "instance"
     ),
-    events.StoreOutOfSpace: _logger(
-        ERROR, "the store is full: free some space; what cannot be written is kept and retried", "url", "reason"
+    events.StoreOutOfSpace: error_logger(
+        "the store is full: free some space; what cannot be written is kept and retried", "url", "reason"
     ),
-    events.StoreHasSpace: _logger(WARNING, "the store has space again", "url", "after"),
+    events.StoreHasSpace: warning_logger("the store has space again", "url", "after"),
     events.LoopBlocked: _loop_blocked,
-    events.ThreadAbandoned: _logger(
-        ERROR, "a handler did not end in time: its thread was replaced", "job=id", "task", "abandoned"
+    events.ThreadAbandoned: error_logger(
+        "a handler did not end in time: its thread was replaced", "job=id", "task", "abandoned"
     ),
     events.RoomFailed: _room_failed,
-    events.InstanceDied: _logger(
-        WARNING,
+    events.InstanceDied: warning_logger(
         "an instance was declared dead: its jobs are freed",
         *("dead", "crash_suspect=jobs.crash_suspect", "released=jobs.released"),
     ),
     events.LeaderChanged: _leader_changed,
     events.ScheduleSkipped: _schedule_skipped,
-    events.ScheduleRestored: _logger(
-        ERROR, "a declared schedule had vanished from the store: declared again", "schedule"
+    events.ScheduleRestored: error_logger(
+        "a declared schedule had vanished from the store: declared again", "schedule"
     ),
 }
 _DEBUG_LOGGERS: dict[type[events.Event], EventLogger] = {
-    events.JobStarted: _logger(DEBUG, "job started", "job=job.id", "task=job.task", "attempt=job.attempt"),
-    events.JobFinished: _logger(DEBUG, "job finished", "job=job.id", "task=job.task", "state", "took"),
+    events.JobStarted: debug_logger("job started", "job=job.id", "task=job.task", "attempt=job.attempt"),
+    events.JobFinished: debug_logger("job finished", "job=job.id", "task=job.task", "state", "took"),
     events.ScheduleFired: _schedule_fired,
 }
