@@ -14,6 +14,7 @@ from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
+from drumbeat.tasks.options import JobOptions
 
 from .bulk import (
     Action,
@@ -26,7 +27,7 @@ from .bulk import (
     read_rate,
     select_jobs,
 )
-from .enqueue_by_name import EnqueueByNameOptions, build_job
+from .enqueue_by_name import build_job
 from .filters import JobCriteria, JobQuery, list_jobs, page_jobs, read_filter
 from .part import AdminPart
 
@@ -102,7 +103,7 @@ class Jobs(AdminPart):
         return made_due
 
     async def enqueue(
-        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[JobOptions]
     ) -> JobHandle[Any]:
         """Enqueue a call of a task by its name, with its arguments as a JSON object (text, or a dict).
 

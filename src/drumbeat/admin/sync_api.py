@@ -10,11 +10,11 @@ from typing import Any, Unpack
 
 from drumbeat.handle import SyncJobHandle
 from drumbeat.sync_loop import SyncMethod, SyncPart
+from drumbeat.tasks.options import JobOptions
 
 from .admin import Admin
 from .audit import SyncAudit
 from .dead import Dead
-from .enqueue_by_name import EnqueueByNameOptions
 from .instances import Instances
 from .jobs import Jobs
 from .locks import Locks
@@ -45,7 +45,7 @@ class SyncJobs(SyncPart[Jobs]):
         return SyncJobHandle(self._part.handle(id))
 
     def enqueue(
-        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[JobOptions]
     ) -> SyncJobHandle[Any]:
         """As `app.jobs.enqueue`."""
         return SyncJobHandle(self._enqueue(task, args, **options))
