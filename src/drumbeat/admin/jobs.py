@@ -16,17 +16,7 @@ from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.tasks.options import JobOptions
 
-from .bulk import (
-    Action,
-    BulkProgress,
-    BulkResult,
-    apply_pages,
-    apply_to_all,
-    check_ids,
-    count_matching,
-    read_rate,
-    select_jobs,
-)
+from . import bulk
 from .enqueue_by_name import build_job
 from .filters import JobCriteria, JobQuery, list_jobs, page_jobs, read_filter
 from .part import AdminPart
@@ -89,12 +79,14 @@ class Jobs(AdminPart):
         self, which: str | Iterable[str] | None = None, **criteria: Unpack[JobCriteria]
     ) -> builtins.list[CancelAnswer]:
         """Cancel jobs by id, or all pending and running ones that match a filter. One answer for each."""
-        pages = apply_pages(self._client, select_jobs(Action.CANCEL, which, criteria), self._client.clock)
+        pages = bulk.apply_pages(
+            self._client, bulk.select_jobs(bulk.Action.CANCEL, which, criteria), self._client.clock
+        )
         return [answer async for page in pages for answer in page.cancelled]
 
     async def run_now(self, which: str | Iterable[str]) -> int:
         """Make pending jobs due at once. Returns how many; one single id that is not pending is refused."""
-        pages = apply_pages(self._client, select_jobs(Action.RUN_NOW, which, {}), self._client.clock)
+        pages = bulk.apply_pages(self._client, bulk.select_jobs(bulk.Action.RUN_NOW, which, {}), self._client.clock)
         made_due = sum([page.touched async for page in pages])
         if not made_due and isinstance(which, str):
             job = await self.show(which)
@@ -122,9 +114,9 @@ class Jobs(AdminPart):
         all: bool = False,
         rate: float | None = None,
         dry_run: bool = False,
-        progress: BulkProgress | None = None,
+        progress: bulk.BulkProgress | None = None,
         **query: Unpack[JobQuery],
-    ) -> BulkResult:
+    ) -> bulk.BulkResult:
         """Cancel, run_now, replay or discard many jobs: by id, by filter, or `all` in a state that allows it.
 
         rate: at most this many a second; None: as fast as possible. dry_run: only count them.
@@ -133,11 +125,11 @@ class Jobs(AdminPart):
         Raises:
             InvalidArguments: there is no such action, or the jobs are not specified.
         """
-        pace = read_rate(rate)
-        selection = check_ids(select_jobs(action, which, query, all=all))
+        pace = bulk.read_rate(rate)
+        selection = bulk.check_ids(bulk.select_jobs(action, which, query, all=all))
         if dry_run:
-            return await count_matching(self._client, selection)
-        return await apply_to_all(self._client, selection, self._client.clock, pace, progress)
+            return await bulk.count_matching(self._client, selection)
+        return await bulk.apply_to_all(self._client, selection, self._client.clock, pace, progress)
 
 
 def check_id(id: str) -> JobId:

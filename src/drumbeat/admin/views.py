@@ -7,19 +7,9 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.core import schedule as core
 from drumbeat.core.job import Attempt, Failure, Job, JobState
 from drumbeat.core.job_fields import AllJobFields
-from drumbeat.core.schedule import (
-    CatchUp,
-    Fire,
-    FireOutcome,
-    NewSchedule,
-    Origin,
-    Overlap,
-    RuleKind,
-    Schedule,
-    ScheduleState,
-)
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.schedules.description import describe_schedule
@@ -34,7 +24,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     task: str
-    state: ScheduleState
+    state: core.ScheduleState
     when: str
     """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
     words: str
@@ -57,14 +47,14 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None
     """None: those of the task; likewise `timeout`, in seconds."""
     timeout: float | None
-    catch_up: CatchUp
+    catch_up: core.CatchUp
     catch_up_limit: int
     max_late: float | None
-    overlap: Overlap
+    overlap: core.Overlap
     jitter: float
     start: datetime | None
     end: datetime | None
-    origin: Origin
+    origin: core.Origin
     app: str
     version: str
     revision: int
@@ -77,18 +67,18 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _CONVERTED = {"timeout", "max_late", "jitter", "start", "end"}
-_COPIED = set(NewSchedule.__struct_fields__) & set(ScheduleInfo.__struct_fields__) - _CONVERTED
+_COPIED = set(core.NewSchedule.__struct_fields__) & set(ScheduleInfo.__struct_fields__) - _CONVERTED
 
 
-def schedule_info(schedule: Schedule) -> ScheduleInfo:
+def schedule_info(schedule: core.Schedule) -> ScheduleInfo:
     made = schedule.definition
     return ScheduleInfo(
         **{name: getattr(made, name) for name in _COPIED},
         when=describe_rule(made),
         words=describe_schedule(made),
-        cron=made.rule if made.kind is RuleKind.CRON else None,
-        every=None if made.kind is RuleKind.CRON else _to_seconds(try_parse_us(made.rule)),
-        grid=made.kind is RuleKind.GRID,
+        cron=made.rule if made.kind is core.RuleKind.CRON else None,
+        every=None if made.kind is core.RuleKind.CRON else _to_seconds(try_parse_us(made.rule)),
+        grid=made.kind is core.RuleKind.GRID,
         next_at=_to_datetime(schedule.next_at),
         last_at=_to_datetime(schedule.cursor),
         job=schedule.current,
@@ -115,7 +105,7 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     last: datetime
     """The last fire time of a skipped range; equal to `at` otherwise."""
     count: int
-    outcome: FireOutcome
+    outcome: core.FireOutcome
     reason: str
     job: JobId | None
     recorded_at: datetime
@@ -131,7 +121,7 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-def fire_info(fire: Fire, job: Job | None) -> FireInfo:
+def fire_info(fire: core.Fire, job: Job | None) -> FireInfo:
     of_job = ("state", "attempt", "started_at", "finished_at", "instance", "error")
     return FireInfo(
         **{name: getattr(fire, name) for name in ("schedule", "count", "outcome", "reason", "job")},
