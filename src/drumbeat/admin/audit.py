@@ -12,6 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import TypedDict, Unpack
 
+import msgspec
+
 from drumbeat.codec import make_storable
 from drumbeat.core import audit
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
@@ -36,15 +38,14 @@ class ActOptions(TypedDict, total=False):
     reason: str
 
 
-class ActInProgress:
+class ActInProgress(msgspec.Struct):
     """An action that is being recorded: set `touched` to the number of changed things."""
 
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.touched = 0
-        self.outcome = "done"
-        self.answer: str | None = None
-        """JSON text of the result, such as the id of a new job; None: none is kept."""
+    id: str
+    touched: int = 0
+    outcome: str = "done"
+    answer: str | None = None
+    """JSON text of the result, such as the id of a new job; None: none is kept."""
 
 
 class Audit(AdminPart):

@@ -8,6 +8,7 @@ queries at most every 10 s. `doctor.py` lists everything that may be wrong, with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,7 +64,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The worst first."""
 
 
-class FailingTask(msgspec.Struct, frozen=True, kw_only=True):
+class FailingTask(NamedTuple):
     """A task of which at least half of the recent runs failed."""
 
     name: str

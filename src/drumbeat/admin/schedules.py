@@ -285,11 +285,5 @@ class Schedules(AdminPart):
 
 def _new_change(known: core.Schedule, state: core.ScheduleState, *, by: str, reason: str = "") -> core.ScheduleChange:
     return core.ScheduleChange(
-        name=known.name,
-        revision=known.revision,
-        state=state,
-        cursor=known.cursor,
-        next_at=None,
-        by=by,
-        reason=reason,
+        name=known.name, revision=known.revision, state=state, cursor=known.cursor, by=by, reason=reason
     )
