@@ -58,10 +58,6 @@ def draft_definition(name: str | None, options: RuleOptions) -> NewSchedule:
     return made
 
 
-def has_same_rule(old: NewSchedule, made: NewSchedule) -> bool:
-    return all(getattr(old, name) == getattr(made, name) for name in ("kind", "rule", "tz", "start", "end"))
-
-
 def _parse_rule(options: RuleOptions) -> schedule_options.Fields:
     return schedule_options.parse_rule(
         options.get("cron"), options.get("every"), options.get("grid", False), options.get("tz", "UTC")

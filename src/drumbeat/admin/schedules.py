@@ -21,10 +21,11 @@ from drumbeat.schedules.description import describe_schedule as in_words
 from drumbeat.schedules.preview import PreviewedFire, preview
 from drumbeat.schedules.rules import rule_of
 from drumbeat.store.protocol import Store
+from drumbeat.store.schedule_change import has_same_rule, put_changed
 from drumbeat.tasks import Task
 
 from .part import AdminPart, check_note
-from .schedule_definition import RuleOptions, change_definition, draft_definition, has_same_rule, new_definition
+from .schedule_definition import RuleOptions, change_definition, draft_definition, new_definition
 from .views import FireInfo, ScheduleInfo, fire_info, schedule_info
 
 PAGE = 1_000
@@ -92,25 +93,10 @@ class Schedules(AdminPart):
             cursor, next_at = known.cursor, known.next_at
             if not has_same_rule(old, made):
                 cursor, next_at = now, planner.next_after_change(known, made, now)
-            if known.state is core.ScheduleState.ACTIVE:
-                return await store.schedules.put(
-                    made, revision=known.revision, cursor=cursor, next_at=next_at, by=self._check_by(by)
-                )
-            return await self._put_paused(store, known, made, cursor, self._check_by(by))
+            return await put_changed(store, known, made, cursor=cursor, next_at=next_at, by=self._check_by(by))
 
         await self._compare_and_set(name, change)
         return await self.show(name)
-
-    async def _put_paused(
-        self, store: Store, known: core.Schedule, made: core.NewSchedule, cursor: int | None, by: str
-    ) -> bool:
-        """`put` makes it active; without `next_at` nothing fires before it is paused again."""
-        if not await store.schedules.put(made, revision=known.revision, cursor=cursor, next_at=None, by=by):
-            return False
-        change = _new_change(known, core.ScheduleState.PAUSED, by=known.changed_by, reason=known.reason)
-        change = msgspec.structs.replace(change, revision=known.revision + 1, cursor=cursor)
-        await store.schedules.set_state(change)
-        return True
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> bool:
         """Stop it from firing; its jobs are not affected. Returns False if it was paused already."""
