@@ -74,6 +74,7 @@ def schedule_info(schedule: core.Schedule) -> ScheduleInfo:
     made = schedule.definition
     return ScheduleInfo(
         **{name: getattr(made, name) for name in _COPIED},
+        **{name: getattr(schedule, name) for name in ("state", "revision", "changed_by", "reason")},
         when=describe_rule(made),
         words=describe_schedule(made),
         cron=made.rule if made.kind is core.RuleKind.CRON else None,
@@ -87,12 +88,8 @@ def schedule_info(schedule: core.Schedule) -> ScheduleInfo:
         jitter=made.jitter / 1_000_000,
         start=_to_datetime(made.start),
         end=_to_datetime(made.end),
-        state=schedule.state,
-        revision=schedule.revision,
         created_at=from_us(schedule.created_at),
         changed_at=from_us(schedule.changed_at),
-        changed_by=schedule.changed_by,
-        reason=schedule.reason,
         declared_at=_to_datetime(schedule.declared_at),
     )
 
