@@ -90,9 +90,7 @@ class SyncJobHandle(Generic[R_co]):
 
 def job_error(id: JobId, task: str, state: JobState, failure: Failure | None) -> JobError:
     """The error for a job that ended without a result."""
-    facts = (
-        {} if failure is None else {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
-    )
+    facts: dict[str, str] = {} if failure is None else msgspec.structs.asdict(failure)
     if state is JobState.CANCELLED:
         return JobCancelled(id, task, **facts)
     if failure is not None and failure.type == TIMED_OUT:

@@ -23,8 +23,7 @@ from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
 from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
-from drumbeat.tasks import Registry, Room, Task
-from drumbeat.tasks.room import RoomRegistry
+from drumbeat.tasks import Registry, Room
 from drumbeat.tasks.schedule_decorators import Declarations
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class AppInternals(Admin):
         self._flags: dict[str, object] = {}
         self._outbox: tuple[Settings, Outbox] | None = None
         self.declarations = Declarations()
-        self.room_registry = RoomRegistry()
+        self.rooms: dict[str, Room[..., Any]] = {}
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         super().__init__(Client(self.load_settings, Registry(), clock))
@@ -78,14 +77,6 @@ class AppInternals(Admin):
                 name,
             )
 
-    @property
-    def registered_tasks(self) -> list[Task[..., Any]]:
-        return list(self.registry)
-
-    @property
-    def registered_rooms(self) -> list[Room[..., Any]]:
-        return list(self.room_registry)
-
     def declared_schedules(self) -> list[NewSchedule]:
         """Complete definitions of all schedules that the code declares.
 
@@ -93,11 +84,6 @@ class AppInternals(Admin):
             ConfigError: a schedule that no worker of this program could run.
         """
         return self.declarations.complete_schedules(self.settings, self.client.declared_queues())
-
-    @property
-    def transactional(self) -> Transactional:
-        """Operations inside the caller's own transaction."""
-        return self.client.transactional
 
     def _wrap_transactional(self, transactional: Transactional) -> Transactional:
         return transactional if (outbox := self.outbox) is None else outbox.transactional

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumbeat.locks import LeaseKeeper
     from drumbeat.settings import Settings
     from drumbeat.store.protocol import Store
-    from drumbeat.tasks import Room, Task
+    from drumbeat.tasks import Registry, Room, Task
     from drumbeat.worker.protocols import WorkerController
 
 ShareEncoder = Callable[[int], Sequence[str]]
@@ -74,9 +74,9 @@ class WorkerApp(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    def registry(self) -> Registry: ...
     @property
-    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
+    def rooms(self) -> Mapping[str, Room[..., Any]]: ...
     @property
     def keeper(self) -> LeaseKeeper: ...
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from drumbeat.codec import Signature
@@ -142,19 +142,6 @@ class RoomDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncRoom[P, R]: ...
 
 
-class RoomRegistry:
-    """All rooms of one app, by name."""
-
-    def __init__(self) -> None:
-        self._rooms: dict[str, Room[..., Any]] = {}
-
-    def add(self, room: Room[..., Any]) -> None:
-        add_unique("rooms", self._rooms, room)
-
-    def __iter__(self) -> Iterator[Room[..., Any]]:
-        return iter(self._rooms.values())
-
-
 class RoomDecorators:
     """The part of `Drumbeat` that registers rooms."""
 
@@ -189,7 +176,7 @@ class RoomDecorators:
         name = check_name("room", options.get("name", getattr(function, "__name__", "")), ConfigError)
         kind: type[Room[..., Any]] = AsyncRoom if inspect.iscoroutinefunction(function) else SyncRoom
         room = kind(self._internals.client, function, name, check_timeout(options.get("timeout"), ConfigError))
-        self._internals.room_registry.add(room)
+        add_unique("rooms", self._internals.rooms, room)
         return room
 
 

@@ -49,7 +49,7 @@ class RoomConsumer:
     """The rooms that a worker is in."""
 
     def __init__(self, core: WorkerCore, threads: ThreadPool) -> None:
-        self._rooms = {room.name: room for room in core.app.registered_rooms}
+        self._rooms = dict(core.app.rooms)
         self._clock = core.clock
         self._events = core.events
         self._identity = core.identity
