@@ -19,11 +19,12 @@ import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.controller.elector import Elector
-from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleChange, ScheduleState
+from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleState
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.schedules.planner import first_fire_time, next_after_change
 from drumbeat.service import OutageBackoff, Wakeup
 from drumbeat.store.protocol import Store
+from drumbeat.store.schedule_change import has_same_rule, put_changed
 
 log = logging.getLogger(__name__)
 
@@ -134,30 +135,11 @@ class ScheduleDeclarations:
 
     async def _change(self, known: Schedule, definition: NewSchedule) -> bool:
         cursor, next_at = known.cursor, known.next_at
-        paused = known.state is ScheduleState.PAUSED
-        if paused:
-            next_at = None
-        elif not _has_same_rule(known.definition, definition):
+        if known.state is not ScheduleState.PAUSED and not has_same_rule(known.definition, definition):
             now = await self._store.inspect.now()
             cursor, next_at = now, next_after_change(known, definition, now)
         by = _changed_by(definition)
-        done = await self._store.schedules.put(
-            definition, revision=known.revision, cursor=cursor, next_at=next_at, by=by
-        )
-        if done and paused:
-            # Without a next fire time nothing is fired in between.
-            await self._store.schedules.set_state(
-                ScheduleChange(
-                    name=known.name,
-                    revision=known.revision + 1,
-                    state=ScheduleState.PAUSED,
-                    cursor=cursor,
-                    next_at=None,
-                    by=known.changed_by,
-                    reason=known.reason,
-                )
-            )
-        return done
+        return await put_changed(self._store, known, definition, cursor=cursor, next_at=next_at, by=by)
 
 
 def _changed_by(definition: NewSchedule) -> str:
@@ -176,7 +158,3 @@ def _is_owned(known: NewSchedule, definition: NewSchedule) -> bool:
 def _is_same(known: NewSchedule, definition: NewSchedule) -> bool:
     """But for the version: the same schedule in a newer program is not a change."""
     return msgspec.structs.replace(known, version=definition.version) == definition
-
-
-def _has_same_rule(known: NewSchedule, definition: NewSchedule) -> bool:
-    return all(getattr(known, name) == getattr(definition, name) for name in ("kind", "rule", "tz", "start", "end"))

@@ -85,8 +85,9 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    pending: int
-    running: int
-    succeeded: int
-    dead: int
-    cancelled: int
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    """In history; older jobs are pruned."""
+    dead: int = 0
+    cancelled: int = 0

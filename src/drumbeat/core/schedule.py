@@ -122,7 +122,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
     state: ScheduleState
     cursor: int | None
     """None: the schedule keeps the one it has."""
-    next_at: int | None
+    next_at: int | None = None
     by: str
     reason: str
     skipped: "SkippedRange | None" = None

@@ -17,6 +17,7 @@ from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
+from drumbeat.sync_loop import SYNC_LOOP
 
 from .options import check_timeout
 from .registered_function import AsyncFunction, RegisteredFunction, SyncFunction, check_function
@@ -63,7 +64,7 @@ class Room(RegisteredFunction[P, R]):
         """As `fan_out`, from code without a loop."""
         check_no_loop(f"{self.name}.fan_out_sync", f"await {self.name}.fan_out")
         sent = self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
-        return self._enqueuer.call_sync(f"{self.name}.fan_out_sync", sent)
+        return SYNC_LOOP.run(f"{self.name}.fan_out_sync", sent)
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every live worker, including this process if it is one. Returns how many of them are healthy."""
@@ -74,7 +75,7 @@ class Room(RegisteredFunction[P, R]):
         """As `broadcast`, from code without a loop."""
         check_no_loop(f"{self.name}.broadcast_sync", f"await {self.name}.broadcast")
         sent = self._enqueuer.broadcast(self.name, self.signature.hash, self._encode(args, kwargs))
-        return self._enqueuer.call_sync(f"{self.name}.broadcast_sync", sent)
+        return SYNC_LOOP.run(f"{self.name}.broadcast_sync", sent)
 
     def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         return self.signature.encode(args, kwargs, limit=self._enqueuer.settings.payload_limit)
@@ -151,7 +152,7 @@ class RoomDecorators:
         name = check_function("room", function, options.get("name"))
         kind: type[Room[..., Any]] = AsyncRoom if inspect.iscoroutinefunction(function) else SyncRoom
         room = kind(self._internals.client, function, name, check_timeout(options.get("timeout"), ConfigError))
-        add_unique("rooms", self._internals.room_registry, room)
+        add_unique("rooms", self._internals.rooms, room)
         return room
 
 
