@@ -38,19 +38,10 @@ class NewAuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Detects the same key with a different request."""
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
     """A recorded action."""
 
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    reason: str
     at: datetime
-    request_key: str | None = None
-    request_hash: str | None = None
     done_at: datetime | None = None
     """None: it is running, or was interrupted."""
     touched: int | None = None

@@ -21,7 +21,9 @@ class Role(StrEnum):
     CONTROLLER = "controller"
 
 
-class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance says of itself."""
+
     id: InstanceId
     app: str
     version: str
@@ -33,7 +35,10 @@ class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
     """name -> signature hash of every task it knows."""
     concurrency: int
     rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in."""
+    """name -> signature hash of every room it is in; empty while it drains."""
+
+
+class NewInstance(InstanceFields, frozen=True, kw_only=True):
     wake: str | None = None
     """Its address for notifications (SQLite: the path of its datagram socket)."""
 
@@ -53,11 +58,9 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     """Grows by one whenever the holder changes."""
 
 
-class LeaderInfo(msgspec.Struct, frozen=True, kw_only=True):
+class LeaderInfo(Leader, frozen=True, kw_only=True):
     """The leader, for display."""
 
-    instance: InstanceId
-    term: int
     since: datetime
     """Beginning of its term."""
     until: datetime
@@ -108,19 +111,10 @@ class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"{reason}; its jobs: {', '.join(parts)}" if parts else reason
 
 
-class Instance(msgspec.Struct, frozen=True, kw_only=True):
+class Instance(InstanceFields, frozen=True, kw_only=True):
     """The record of an instance, for display."""
 
-    id: InstanceId
     state: InstanceState
-    app: str
-    version: str
-    host: str
-    pid: int
-    roles: tuple[Role, ...]
-    queues: tuple[str, ...]
-    tasks: dict[str, str]
-    concurrency: int
     running: int
     """How many jobs it ran at its last heartbeat."""
     refused: int
@@ -128,8 +122,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     beat: int
     started_at: datetime
     beat_at: datetime
-    rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in; empty while it drains."""
     ended_at: datetime | None = None
     ended_reason: str | None = None
 

@@ -197,8 +197,8 @@ def once_state(holder: InstanceId | None, instance: InstanceId, *, is_done: bool
     return OnceState.YOURS if holder == instance else OnceState.BUSY
 
 
-class Fire(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a fire time, or of a range of skipped ones."""
+class Fire(msgspec.Struct, frozen=True, array_like=True):
+    """The record of a fire time, or of a range of skipped ones; the order of fields is the order of columns."""
 
     schedule: str
     at: int

@@ -8,11 +8,11 @@ tests/contract/test_rules_transitions.py compares every engine with these functi
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
@@ -35,32 +35,22 @@ _CANCEL_ANSWERS = {
 }
 
 
-class CrashCount(Protocol):
-    @property
-    def crashes(self) -> int: ...
-    @property
-    def crash_limit(self) -> int: ...
+class HeldJob(msgspec.Struct, frozen=True, array_like=True):
+    """A running job, as far as ending its run needs it; the order of fields is the order of columns."""
 
-
-class HeldJob(CrashCount, Protocol):
-    """A running job, as far as the rules need it: a row of each SQL engine."""
-
-    @property
-    def id(self) -> JobId: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def run_at(self) -> int: ...
-    @property
-    def claimed_at(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def blocked_since(self) -> int | None: ...
-    @property
-    def cancel_requested(self) -> bool | int: ...
-    @property
-    def on_dead(self) -> str | None: ...
+    id: JobId
+    token: int
+    task: str
+    key: str | None
+    unique: str
+    run_at: int
+    claimed_at: int
+    failures: int
+    crashes: int
+    crash_limit: int
+    blocked_since: int | None
+    cancel_requested: bool | int
+    on_dead: str | None
 
 
 J = TypeVar("J", bound=HeldJob)
@@ -87,7 +77,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
-def is_fatal(job: CrashCount, kind: OutcomeKind) -> bool:
+def is_fatal(job: ClaimedJob | HeldJob, kind: OutcomeKind) -> bool:
     """Whether this outcome makes the job a dead letter."""
     return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
 

@@ -4,32 +4,70 @@ The order of fields is the order of columns in the `.sql` files. Times are still
 of a row that cannot be read as it is: the record is shown, with the reason where people look.
 """
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from drumbeat.core.audit import AuditEntry
-from drumbeat.core.instance import Instance, InstanceState, Role
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
+from drumbeat.core.instance import Instance
+from drumbeat.core.job import Attempt, Failure, Job, JobState, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
-from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
+from drumbeat.core.schedule import RuleKind, Schedule
 from drumbeat.durations import from_us
-from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, RecordKind, join_reasons, read_failure, undecodable_failure
 
 Faults = list[tuple[str, str]]
 
-_DEFINITION_FIELDS = NewSchedule.__struct_fields__
-
 to_datetime = from_us
-
-
 _TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
 
 
 def to_datetime_or_none(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+_CONVERSIONS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
+    datetime: (int, to_datetime),
+    datetime | None: (int | None, to_datetime_or_none),
+    Failure | None: (str | None, read_failure),
+}
+"""The types that differ in rows: what they are there, and how they are read."""
+
+
+class Row(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+    """A row of a record `R`. `row_of` makes its type."""
+
+    def to_record(self) -> R:
+        raise NotImplementedError
+
+
+def row_of(record: type[R]) -> type[Row[R]]:
+    """The type of a record's rows: the same fields in the same order, where times are integers and errors are JSON text. In the
+    place of a field that is a record (`Schedule.definition`) stand the fields of that."""
+    fields: dict[str, Any] = {}
+    parts: dict[str, type[msgspec.Struct]] = {}
+    for field in msgspec.structs.fields(record):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            parts[field.name] = field.type
+            fields |= {part.name: part.type for part in msgspec.structs.fields(field.type)}
+        else:
+            fields[field.name] = field.type
+    converted = {name: _CONVERSIONS[kind] for name, kind in fields.items() if kind in _CONVERSIONS}
+
+    def to_record(row: msgspec.Struct) -> R:
+        values = msgspec.structs.asdict(row)
+        for name, (_, read) in converted.items():
+            values[name] = read(values[name])
+        for name, part in parts.items():
+            values[name] = part(**{each: values.pop(each) for each in part.__struct_fields__})
+        return record(**values)
+
+    columns = [(name, _CONVERSIONS.get(kind, (kind,))[0]) for name, kind in fields.items()]
+    made = msgspec.defstruct(f"{record.__name__}Row", columns, bases=(Row,), namespace={"to_record": to_record})
+    return cast("type[Row[R]]", made)
 
 
 class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
@@ -54,79 +92,14 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
             return None
         if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
             return None  # it was cancelled between claim and start
-        return AttemptRow(
-            self.token, self.instance, self.outcome, self.started_at, self.finished_at, self.error
-        ).to_record()
+        facts = {name: getattr(self, name) for name in AttemptRow.__struct_fields__}
+        return AttemptRow(**facts).to_record()
 
 
-class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
-    token: int
-    instance: InstanceId | None
-    outcome: OutcomeKind
-    started_at: int | None
-    finished_at: int
-    error: str | None
-
-    def to_record(self) -> Attempt:
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=to_datetime_or_none(self.started_at),
-            finished_at=to_datetime(self.finished_at),
-            error=read_failure(self.error),
-        )
-
-
-class StoredInstanceRow(msgspec.Struct, frozen=True, array_like=True):
-    id: InstanceId
-    state: InstanceState
-    app: str
-    version: str
-    host: str
-    pid: int
-    roles: tuple[Role, ...]
-    queues: tuple[str, ...]
-    tasks: dict[str, str]
-    concurrency: int
-    running: int
-    refused: int
-    beat: int
-    started_at: int
-    beat_at: int
-    rooms: dict[str, str]
-    ended_at: int | None
-    ended_reason: str | None
-
-    def to_record(self) -> Instance:
-        facts = msgspec.structs.asdict(self)
-        facts |= {
-            "started_at": to_datetime(self.started_at),
-            "beat_at": to_datetime(self.beat_at),
-            "ended_at": to_datetime_or_none(self.ended_at),
-        }
-        return Instance(**facts)
-
-
-class AuditEntryRow(msgspec.Struct, frozen=True, array_like=True):
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    reason: str
-    at: int
-    request_key: str | None
-    request_hash: str | None
-    done_at: int | None
-    touched: int | None
-    outcome: str | None
-    answer: str | None
-
-    def to_record(self) -> AuditEntry:
-        facts = msgspec.structs.asdict(self)
-        return AuditEntry(**facts | {"at": to_datetime(self.at), "done_at": to_datetime_or_none(self.done_at)})
+AttemptRow = row_of(Attempt)
+StoredInstanceRow = row_of(Instance)
+AuditEntryRow = row_of(AuditEntry)
+StoredScheduleRow = row_of(Schedule)
 
 
 class RollupRow(msgspec.Struct, frozen=True, array_like=True):
@@ -134,49 +107,6 @@ class RollupRow(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     task: str
     counts: list[int]
-
-
-class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
-    """A schedule; the order of fields is the order of columns in the `.sql` files."""
-
-    name: str
-    task: str
-    kind: RuleKind
-    rule: str
-    queue: str
-    args: str
-    signature: str
-    tz: str
-    priority: int
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    on_dead: str | None
-    catch_up: CatchUp
-    catch_up_limit: int
-    max_late: int | None
-    overlap: Overlap
-    jitter: int
-    start: int | None
-    end: int | None
-    origin: Origin
-    app: str
-    version: str
-    state: ScheduleState
-    revision: int
-    cursor: int | None
-    next_at: int | None
-    current: JobId | None
-    created_at: int
-    changed_at: int
-    declared_at: int | None
-    changed_by: str
-    reason: str
-
-    def to_record(self) -> Schedule:
-        facts = msgspec.structs.asdict(self)
-        definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION_FIELDS})
-        return Schedule(definition=definition, **facts)
 
 
 RECORD_KINDS: dict[str, RecordKind] = {

@@ -13,7 +13,7 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState
 from drumbeat.core.job_query import QueueStats, TaskStats
-from drumbeat.ids import JobId
+from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,
     join_reasons,
@@ -57,22 +57,7 @@ def to_columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
     return turned or [[] for _ in range(width)]
 
 
-class PostgresHeldJob(msgspec.Struct, frozen=True):
-    """A running job, as far as ending its run needs it."""
-
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: str
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: bool
-    on_dead: str | None
+class PostgresHeldJob(HeldJob, frozen=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
 

@@ -17,7 +17,7 @@ from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
-from drumbeat.store.records import AttemptRow, StoredJobRow, to_datetime, to_datetime_or_none
+from drumbeat.store.records import Row, StoredJobRow, to_datetime, to_datetime_or_none
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -69,7 +69,7 @@ class SqliteInspect:
     async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
         wanted = {"ids": as_json(list(dict.fromkeys(ids))), "preview": 0}
 
-        def load(db: SqliteConnection) -> tuple[dict[JobId, list[AttemptRow]], list[StoredJobRow]]:
+        def load(db: SqliteConnection) -> tuple[dict[JobId, list[Row[Attempt]]], list[StoredJobRow]]:
             ended = [
                 row
                 for statement in (self._sql.history_record, self._sql.dead_record)

@@ -10,10 +10,12 @@ import msgspec
 from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.instance import LeaderInfo
-from drumbeat.core.job import EndedJob, JobState, Unique
+from drumbeat.core.job import EndedJob, JobState
 from drumbeat.core.job_query import TaskStats
-from drumbeat.core.overlap import FireRow, ScheduleSnapshot
-from drumbeat.durations import from_us
+from drumbeat.core.overlap import ScheduleSnapshot
+from drumbeat.core.schedule import Fire
+from drumbeat.core.transitions import HeldJob
+from drumbeat.core.uniqueness import KeyedRow
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure
 from drumbeat.store.records import (
@@ -24,6 +26,7 @@ from drumbeat.store.records import (
     repair_instance,
     repair_job,
     repair_schedule,
+    row_of,
 )
 from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
 
@@ -35,23 +38,8 @@ def as_json(value: Any) -> str:
     return encode(value).decode()
 
 
-class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
-    """A running job, as far as ending its run needs it."""
-
+class SqliteHeldJob(HeldJob, frozen=True):
     seq: int
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: Unique
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: int
-    on_dead: str | None
 
 
 class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
@@ -61,15 +49,6 @@ class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     id: JobId
     state: JobState
-
-
-class ReplayRow(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter to replay."""
-
-    id: JobId
-    task: str
-    key: str | None
-    unique: Unique
 
 
 class EndedRow(msgspec.Struct, frozen=True, array_like=True):
@@ -122,42 +101,6 @@ class PauseRow(msgspec.Struct, frozen=True, array_like=True):
     paused_at: int
 
 
-class SqliteTaskRow(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    pending: int
-    running: int
-    succeeded: int
-    dead: int
-    cancelled: int
-
-    def to_record(self) -> TaskStats:
-        return TaskStats(**msgspec.structs.asdict(self))
-
-
-class SqliteDeadGroupRow(msgspec.Struct, frozen=True, array_like=True):
-    task: str
-    error: str
-    count: int
-    first_at: int
-    last_at: int
-    sample: JobId
-    message: str
-
-    def to_record(self) -> DeadLetterGroup:
-        facts = msgspec.structs.asdict(self)
-        return DeadLetterGroup(**facts | {"first_at": from_us(self.first_at), "last_at": from_us(self.last_at)})
-
-
-class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
-    instance: InstanceId
-    term: int
-    since: int
-    until: int
-
-    def to_record(self) -> LeaderInfo:
-        return LeaderInfo(instance=self.instance, term=self.term, since=from_us(self.since), until=from_us(self.until))
-
-
 class StateRow(msgspec.Struct, frozen=True, array_like=True):
     id: JobId
     state: str | None
@@ -195,7 +138,7 @@ def decode_claimed(
 
 held = RowDecoder(SqliteHeldJob, "job").read
 holders = RowDecoder(UniqueHolderRow, "job").read
-dead_letters = RowDecoder(ReplayRow, "job").read
+dead_letters = RowDecoder(KeyedRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
 job_decoder = RowDecoder(StoredJobRow, "job", repair=repair_job)
 jobs = job_decoder.read
@@ -203,12 +146,12 @@ attempts = RowDecoder(AttemptRow, "attempt", id="token", repair=drop_row).read
 queues = RowDecoder(SqliteQueueRow, "queue", id="name", repair=drop_row).read
 due = RowDecoder(DueRow, "queue", id="queue", repair=drop_row).read
 pauses = RowDecoder(PauseRow, "queue", id="name").read
-tasks = RowDecoder(SqliteTaskRow, "task", id="name", repair=drop_row).read
+tasks = RowDecoder(row_of(TaskStats), "task", id="name", repair=drop_row).read
 instances = RowDecoder(StoredInstanceRow, "instance", repair=repair_instance).read
-groups = RowDecoder(SqliteDeadGroupRow, "dead letter", id="sample", repair=drop_row).read
-leaders = RowDecoder(LeaderRow, "leader", id="instance", repair=drop_row).read
+groups = RowDecoder(row_of(DeadLetterGroup), "dead letter", id="sample", repair=drop_row).read
+leaders = RowDecoder(row_of(LeaderInfo), "leader", id="instance", repair=drop_row).read
 schedules = RowDecoder(StoredScheduleRow, "schedule", id="name", repair=repair_schedule).read
-fires = RowDecoder(FireRow, "fire", id="schedule", repair=drop_row).read
+fires = RowDecoder(Fire, "fire", id="schedule", repair=drop_row).read
 snapshots = RowDecoder(ScheduleSnapshot, "schedule", id="name", repair=drop_row).read
 fire_times = msgspec.json.Decoder(list[tuple[str, int]]).decode
 once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode

@@ -112,8 +112,8 @@ SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::
  ORDER BY name COLLATE "C";
 
 -- name: instances
-SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
-       rooms, ended_at, ended_reason
+SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at, beat_at,
+       ended_at, ended_reason
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;

@@ -16,7 +16,7 @@ VALUES (:id, :now, :who, :role, :via, :verb, :target, :reason, :request_key, :re
 
 -- name: holder_of_key
 -- Columns as in records.AuditEntryRow, here and below.
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
   FROM drumbeat_audit
  WHERE holds_key
@@ -33,15 +33,15 @@ UPDATE drumbeat_audit
    AND done_at IS NULL;
 
 -- name: get
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
   FROM drumbeat_audit
  WHERE id = :id;
 
 -- name: page
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+  FROM (SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
           FROM drumbeat_audit
          WHERE id < ifnull(:before, '~')
            AND (:who IS NULL OR who = :who)
@@ -51,9 +51,9 @@ SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at,
          LIMIT :limit);
 
 -- name: page_of_who
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+  FROM (SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
           FROM drumbeat_audit INDEXED BY drumbeat_audit_by_who
          WHERE who = :who
            AND id < ifnull(:before, '~')
@@ -63,9 +63,9 @@ SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at,
          LIMIT :limit);
 
 -- name: page_of_target
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+  FROM (SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
           FROM drumbeat_audit INDEXED BY drumbeat_audit_by_target
          WHERE target = :target
            AND id < ifnull(:before, '~')

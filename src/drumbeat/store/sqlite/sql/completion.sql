@@ -97,9 +97,9 @@ SELECT column1, column2, column3, column4, nullif(column5, -1), column6, nullif(
 
 -- name: _held
 -- Columns as in rows.SqliteHeldJob.
-SELECT json_group_array(json_array(job.seq, job.id, job.token, job.task, job.key, job."unique", job.run_at, job.claimed_at,
+SELECT json_group_array(json_array(job.id, job.token, job.task, job.key, job."unique", job.run_at, job.claimed_at,
                                    job.failures, job.crashes, job.crash_limit, job.blocked_since, job.cancel_requested,
-                                   job.on_dead))
+                                   job.on_dead, job.seq))
 
 -- name: held
 -- Those of these jobs that run under this instance.

@@ -117,16 +117,16 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
 
 -- name: instances
 -- Columns as in records.StoredInstanceRow.
-SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
-                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_reason))
-  FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
-               beat_at, rooms, ended_at, ended_reason
+SELECT json_group_array(json_array(id, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency, json(rooms),
+                                   state, running, refused, beat, started_at, beat_at, ended_at, ended_reason))
+  FROM (SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at,
+               beat_at, ended_at, ended_reason
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);
 
 -- name: groups
--- Columns as in rows.SqliteDeadGroupRow. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
+-- Columns as in core.dead_letter.DeadLetterGroup. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
 SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
   FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
                ifnull(CASE WHEN json_valid(letter.error) THEN json_extract(letter.error, '$.message') END, '') AS message
