@@ -34,16 +34,9 @@ class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text; None: it is required, or its default is no JSON, or its name is that of a secret."""
 
 
-class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TaskInfo(TaskStats, frozen=True, kw_only=True):
     """A task: the numbers of its jobs from the store, and its function as far as this program has it."""
 
-    name: str
-    pending: int = 0
-    running: int = 0
-    succeeded: int = 0
-    """In history; older jobs are pruned."""
-    dead: int = 0
-    cancelled: int = 0
     registered: bool = False
     """Whether this program has it; if not, the fields below are None."""
     call: str | None = None

@@ -16,7 +16,7 @@ from drumbeat.controller.firer import Firer
 from drumbeat.controller.pruner import Pruner
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
 from drumbeat.controller.schedule_rescuer import ScheduleRescuer
-from drumbeat.controller.startup import AcquireLock, InThread, StartupCall, StartupRunner
+from drumbeat.controller.startup import AcquireLock, InThread, StartupRunner
 from drumbeat.core.instance import HeartbeatReply, Leader
 from drumbeat.core.schedule import NewSchedule
 from drumbeat.events import Events, LeaderChanged, ScheduleRestored
@@ -25,6 +25,7 @@ from drumbeat.outage import FullStoreReporter, OutageReporter
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 
 
 class Controller:
@@ -38,7 +39,7 @@ class Controller:
         events: Events,
         *,
         declared: Sequence[NewSchedule],
-        startup_calls: Sequence[StartupCall],
+        startup_calls: Sequence[DeclaredStartupCall],
         acquire_lock: AcquireLock,
     ) -> None:
         self._settings = settings

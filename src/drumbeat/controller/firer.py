@@ -13,10 +13,13 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.core.instance import HeartbeatReply
-from drumbeat.core.schedule import DueSchedules, FireRequest, FireResult, RuleKind, Schedule
+from drumbeat.core.overlap import OVERLAP_REASON
+from drumbeat.core.schedule import DueSchedules, FireRequest, FireResult, RuleKind, Schedule, SkippedRange
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import Events, ScheduleFired, ScheduleSkipped
 from drumbeat.ids import InstanceId, new_job_id
@@ -213,18 +216,9 @@ class Firer:
 
 
 def _skip_events(me: InstanceId, firing: FireRequest, fired: FireResult) -> Iterable[ScheduleSkipped]:
-    for skip in firing.skipped:
-        yield ScheduleSkipped(
-            instance=me,
-            schedule=firing.name,
-            first=skip.first,
-            last=skip.last,
-            count=skip.count,
-            reason=skip.reason,
-        )
-    enqueued = set(fired.jobs)
+    skipped, enqueued = list(firing.skipped), set(fired.jobs)
     left = [fire.at for fire in firing.fires if fire.job not in enqueued]
     if left and fired.skipped:
-        yield ScheduleSkipped(
-            instance=me, schedule=firing.name, first=left[0], last=left[-1], count=len(left), reason="overlap"
-        )
+        skipped.append(SkippedRange(first=left[0], last=left[-1], count=len(left), reason=OVERLAP_REASON))
+    for skip in skipped:
+        yield ScheduleSkipped(instance=me, schedule=firing.name, **msgspec.structs.asdict(skip))

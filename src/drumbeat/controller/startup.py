@@ -14,7 +14,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
@@ -25,7 +25,7 @@ from drumbeat.retry import RetryLater, SkipRetry, Snooze
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import ScheduleStore
-from drumbeat.tasks import Task
+from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 from drumbeat.user_code import call_with_timeout, is_own_cancellation
 
 log = logging.getLogger(__name__)
@@ -34,31 +34,8 @@ POLL_INTERVAL = 0.5
 CANCEL_DELAY = 1.0
 """How long an async call may run on after it was signalled."""
 
-T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 AcquireLock = Callable[[str], AbstractAsyncContextManager[Any]]
-
-
-class StartupCall(Protocol):
-    """A declared start-up call."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def task(self) -> Task[..., Any]: ...
-    @property
-    def role(self) -> str:
-        """The instances that make it: worker, controller or both."""
-        ...
-
-    @property
-    def once(self) -> bool: ...
-    @property
-    def lock(self) -> str | None: ...
-    @property
-    def args(self) -> tuple[Any, ...]: ...
-    @property
-    def kwargs(self) -> dict[str, Any]: ...
 
 
 class StartupRunner:
@@ -66,7 +43,7 @@ class StartupRunner:
 
     def __init__(
         self,
-        calls: Sequence[StartupCall],
+        calls: Sequence[DeclaredStartupCall],
         settings: Settings,
         clock: Clock,
         backoff: OutageBackoff,
@@ -123,7 +100,7 @@ class StartupRunner:
             else:
                 await self._call(call)
 
-    async def _run_once(self, schedules: ScheduleStore, call: StartupCall) -> None:
+    async def _run_once(self, schedules: ScheduleStore, call: DeclaredStartupCall) -> None:
         key = f"{self._settings.name}:{self._settings.version}:{call.name}"
         while True:
             me = self._identity()
@@ -139,7 +116,7 @@ class StartupRunner:
                     if await self._backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
                         return
 
-    async def _call(self, call: StartupCall) -> bool:
+    async def _call(self, call: DeclaredStartupCall) -> bool:
         """Repeat the call until it succeeds; False: it did not, and the process stops."""
         task, failures = call.task, 0
         while not self._is_stopped:
@@ -170,7 +147,7 @@ class StartupRunner:
                 return True
         return False
 
-    async def _attempt(self, call: StartupCall) -> None:
+    async def _attempt(self, call: DeclaredStartupCall) -> None:
         task = call.task
         function = functools.partial(task.function, *call.args, **call.kwargs)
         self._signal, self._runs_in_thread = AbortSignal(), not task.is_async

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.field_doc import doc
 from drumbeat.durations import to_us
 from drumbeat.ids import InstanceId
 
@@ -31,11 +33,9 @@ class InstanceFields(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     roles: tuple[Role, ...]
     queues: tuple[str, ...]
-    tasks: dict[str, str]
-    """name -> signature hash of every task it knows."""
+    tasks: Annotated[dict[str, str], doc("name -> signature hash of every task it knows.")]
     concurrency: int
-    rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in; empty while it drains."""
+    rooms: Annotated[dict[str, str], doc("name -> signature hash of every room it is in; empty while it drains.")] = {}
 
 
 class NewInstance(InstanceFields, frozen=True, kw_only=True):
@@ -54,17 +54,14 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     """The leader of the cluster. Leadership saves work; correctness does not depend on it."""
 
     instance: InstanceId
-    term: int
-    """Grows by one whenever the holder changes."""
+    term: Annotated[int, doc("Grows by one whenever the holder changes.")]
 
 
 class LeaderInfo(Leader, frozen=True, kw_only=True):
     """The leader, for display."""
 
-    since: datetime
-    """Beginning of its term."""
-    until: datetime
-    """When its lease runs out, unless it is renewed."""
+    since: Annotated[datetime, doc("Beginning of its term.")]
+    until: Annotated[datetime, doc("When its lease runs out, unless it is renewed.")]
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,10 +112,8 @@ class Instance(InstanceFields, frozen=True, kw_only=True):
     """The record of an instance, for display."""
 
     state: InstanceState
-    running: int
-    """How many jobs it ran at its last heartbeat."""
-    refused: int
-    """Outcomes that were refused as stale: the jobs belonged to others by then."""
+    running: Annotated[int, doc("How many jobs it ran at its last heartbeat.")]
+    refused: Annotated[int, doc("Outcomes that were refused as stale: the jobs belonged to others by then.")]
     beat: int
     started_at: datetime
     beat_at: datetime

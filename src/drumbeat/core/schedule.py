@@ -218,6 +218,5 @@ def blocked_on_schedule(name: str) -> str:
 
 def parse_blocking_schedule(blocked_on: str | None) -> str | None:
     """The schedule that a job waits for, if it waits for one."""
-    return (
-        None if blocked_on is None or not blocked_on.startswith("schedule:") else blocked_on.removeprefix("schedule:")
-    )
+    kind, _, name = (blocked_on or "").partition(":")
+    return name if kind == "schedule" else None

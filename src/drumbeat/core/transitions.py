@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
@@ -56,8 +56,9 @@ class HeldJob(msgspec.Struct, frozen=True, array_like=True):
 J = TypeVar("J", bound=HeldJob)
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """The next state of a running job, and what goes on record about the run that ended."""
+class Transition(ResultFields, frozen=True, kw_only=True):
+    """The next state of a running job, and what goes on record about the run that ended. A pending job without an error keeps
+    that of its run before."""
 
     state: JobState
     recorded: OutcomeKind | None
@@ -67,12 +68,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     crashes: int
     run_at: int
-    error: Failure | None = None
-    """A pending job without one keeps the error of its run before."""
     blocked_on: str | None = None
     blocked_since: int | None = None
-    result: str | None = None
-    result_error: str | None = None
     follow_up: NewJob | None = None
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
@@ -89,7 +86,7 @@ def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     if kind is OutcomeKind.SUCCEEDED:
         return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
     if is_fatal(job, kind):
-        return _make_dead(job, outcome, now, crashes)
+        return _finish(job, outcome, now, JobState.DEAD, kind, crashes=crashes)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
     return _requeue(job, outcome, now, crashes)
@@ -127,7 +124,7 @@ def blame_crash(
             recorded = OutcomeKind.CRASHED if is_blamed else None
             transition = _finish(job, outcome, now, JobState.CANCELLED, recorded)
         elif is_blamed and crashes >= job.crash_limit:
-            transition = _make_dead(job, outcome, now, crashes)
+            transition = _finish(job, outcome, now, JobState.DEAD, outcome.kind, crashes=crashes)
         else:
             transition = _requeue(job, outcome, now, crashes)
         decided.append((job, transition))
@@ -232,33 +229,28 @@ def _crashed(job: HeldJob, reason: str) -> Outcome:
     )
 
 
-def _finish(job: HeldJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
+def _finish(
+    job: HeldJob,
+    outcome: Outcome,
+    now: int,
+    state: JobState,
+    recorded: OutcomeKind | None,
+    *,
+    crashes: int | None = None,
+) -> Transition:
     succeeded = state is JobState.SUCCEEDED
     return Transition(
         state=state,
         recorded=recorded,
         started_at=outcome.started_at,
         finished_at=outcome.finished_at or now,
-        failures=job.failures,
-        crashes=job.crashes,
+        failures=job.failures + (outcome.kind is OutcomeKind.DEAD),
+        crashes=job.crashes if crashes is None else crashes,
         run_at=job.run_at,
         error=None if succeeded else outcome.error,
         result=outcome.result if succeeded else None,
         result_error=outcome.result_error if succeeded else None,
-    )
-
-
-def _make_dead(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
-    return Transition(
-        state=JobState.DEAD,
-        recorded=outcome.kind,
-        started_at=outcome.started_at,
-        finished_at=outcome.finished_at or now,
-        failures=job.failures + (outcome.kind is OutcomeKind.DEAD),
-        crashes=crashes,
-        run_at=job.run_at,
-        error=outcome.error,
-        follow_up=outcome.follow_up,
+        follow_up=outcome.follow_up if state is JobState.DEAD else None,
     )
 
 

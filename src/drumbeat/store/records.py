@@ -6,7 +6,7 @@ of a row that cannot be read as it is: the record is shown, with the reason wher
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -49,12 +49,12 @@ def row_of(record: type[R]) -> type[Row[R]]:
     place of a field that is a record (`Schedule.definition`) stand the fields of that."""
     fields: dict[str, Any] = {}
     parts: dict[str, type[msgspec.Struct]] = {}
-    for field in msgspec.structs.fields(record):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            parts[field.name] = field.type
-            fields |= {part.name: part.type for part in msgspec.structs.fields(field.type)}
+    for name, kind in get_type_hints(record).items():  # without what `Annotated` says
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            parts[name] = kind
+            fields |= get_type_hints(kind)
         else:
-            fields[field.name] = field.type
+            fields[name] = kind
     converted = {name: _CONVERSIONS[kind] for name, kind in fields.items() if kind in _CONVERSIONS}
 
     def to_record(row: msgspec.Struct) -> R:

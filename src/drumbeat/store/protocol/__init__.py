@@ -11,31 +11,17 @@ A store belongs to one event loop of one process. Cancelling a call may leave it
 
 from typing import Protocol, Self
 
-from .audit import AuditStore
-from .inspect import Inspector
-from .instances import InstanceStore
-from .jobs import JobStore
-from .locks import LockStore
-from .rooms import RoomStore
-from .schedules import ScheduleStore
-from .stats import StatsStore
-from .transactional import EngineTransaction, Transactional
-from .wake import Wake
-
-__all__ = [
-    "AuditStore",
-    "EngineTransaction",
-    "Inspector",
-    "InstanceStore",
-    "JobStore",
-    "LockStore",
-    "RoomStore",
-    "ScheduleStore",
-    "StatsStore",
-    "Store",
-    "Transactional",
-    "Wake",
-]
+from .audit import AuditStore as AuditStore
+from .inspect import Inspector as Inspector
+from .instances import InstanceStore as InstanceStore
+from .jobs import JobStore as JobStore
+from .locks import LockStore as LockStore
+from .rooms import RoomStore as RoomStore
+from .schedules import ScheduleStore as ScheduleStore
+from .stats import StatsStore as StatsStore
+from .transactional import EngineTransaction as EngineTransaction
+from .transactional import Transactional as Transactional
+from .wake import Wake as Wake
 
 
 class Store(Protocol):
