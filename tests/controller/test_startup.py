@@ -142,7 +142,7 @@ async def test_the_lock_is_held_while_it_runs(app: Drumbeat, store: Store) -> No
         told.append(f"leave {name}")
 
     call = start_up(start_call(warm, lock="schema"))
-    call._acquire_lock = locked
+    call.acquire_lock = locked
     await call.run(store.schedules)
     assert told == ["enter schema", "warm", "leave schema"]
 

@@ -24,7 +24,7 @@ HEALTH_CHECK_DELAY = 0.05
 """Most shares are taken sooner; only after this time is the health of their workers checked."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RoomSender:
     """Messages to one room of one signature."""
 

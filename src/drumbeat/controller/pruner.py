@@ -36,7 +36,7 @@ MESSAGE_RETENTION_SECONDS = 3_600.0
 PruneStep = Callable[[], Awaitable[int | None]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Pruner:
     store: Store
     settings: Settings

@@ -20,7 +20,7 @@ IDLE_INTERVAL = 60.0
 idle instance is quiet."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ScheduleRescuer:
     schedules: ScheduleStore
     elector: Elector

@@ -143,7 +143,7 @@ class HeldLock:
         return f"<HeldLock {self.name} token={self.token}>"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LockClient:
     """Acquires and releases one lock, any number of times."""
 
