@@ -26,9 +26,9 @@ from drumbeat.store.job_columns import NEW, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS
 from drumbeat.store.postgres.wake import PostgresNotifier
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.sqlfile import EngineStatements, Statements
 
 MIN_COPY_JOBS = 500
 """Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
@@ -52,7 +52,7 @@ class InsertResult(NamedTuple):
 
 class PostgresInserter:
     def __init__(
-        self, sql: PostgresStatements, namespace: str, connection: PostgresConnection, notifier: PostgresNotifier
+        self, sql: EngineStatements, namespace: str, connection: PostgresConnection, notifier: PostgresNotifier
     ) -> None:
         self._sql = sql.jobs
         self._namespace = namespace

@@ -13,20 +13,19 @@ from drumbeat.core.audit import (
     NewAuditEntry,
     drop_long_answer,
 )
-from drumbeat.store.records import AuditEntryRow, repair_audit_entry
-from drumbeat.store.sqlfile import Statements
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.records import AUDIT_ENTRIES
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
-_read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
+_read_acts = RowDecoder.of(AUDIT_ENTRIES).read
 
 
 class SqliteAudit:
-    def __init__(self, sql: Statements, *, writer: Writer, reader: Reader) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._reader = reader
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.audit
+        self._writer = parts.writer
+        self._reader = parts.admin_reader
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         earlier = await self._writer.write(self._begin, (act, within_us))

@@ -29,7 +29,7 @@ _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.valu
 class SqliteCompletionWriter:
     def __init__(self, sql: Statements, inserter: SqliteInserter) -> None:
         self._sql = sql
-        self._inserter = inserter
+        self.inserter = inserter
 
     def record_outcomes(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]
@@ -57,7 +57,7 @@ class SqliteCompletionWriter:
         self._write_dead(write, [each for each in decided if each[1].state is JobState.DEAD])
         self._write_pending(write, instance, [each for each in decided if each[1].state is JobState.PENDING])
         follow_ups = [transition.follow_up for _, transition in decided if transition.follow_up is not None]
-        self._inserter.add_follow_ups(write, follow_ups)
+        self.inserter.add_follow_ups(write, follow_ups)
 
     def _write_cancelled(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         by_outcome: dict[str | None, list[Row]] = {}

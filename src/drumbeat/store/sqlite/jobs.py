@@ -6,7 +6,6 @@ transaction. Large batches are prepared, and rows decoded, on the caller's threa
 
 from collections.abc import Sequence
 
-from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
@@ -15,46 +14,33 @@ from drumbeat.core.uniqueness import select_replays, unique_keys
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
-from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
+from drumbeat.store.sqlite.completion import delete_ended_jobs
 from drumbeat.store.sqlite.connection import NULL, SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.insert import (
     MIN_SIMILAR,
     SqliteInsertBatch,
-    SqliteInserter,
     group_similar,
     load_unique_keys,
 )
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import EndedRow, as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 
 class SqliteJobs:
-    def __init__(
-        self,
-        sql: Statements,
-        inspect: Statements,
-        *,
-        writer: Writer,
-        reader: Reader,
-        completion: SqliteCompletionWriter,
-        clock: Clock,
-        disk_space: DiskSpaceGuard,
-    ) -> None:
-        self._sql = sql
-        self._inspect = inspect
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-        self._disk_space = disk_space
-        self._inserter = SqliteInserter(sql)
-        self._claimer = SqliteClaimer(sql)
-        self._completion = completion
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.jobs
+        self._inspect = parts.sql.inspect
+        self._writer = parts.writer
+        self._reader = parts.worker_reader
+        self._clock = parts.clock
+        self._disk_space = parts.disk_space
+        self._inserter = parts.completion.inserter
+        self._claimer = SqliteClaimer(parts.sql.jobs)
+        self._completion = parts.completion
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         if not jobs:

@@ -8,27 +8,15 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
-from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job import EndedJob, JobState
-from drumbeat.core.job_query import TaskStats
 from drumbeat.core.overlap import ScheduleSnapshot
-from drumbeat.core.schedule import Fire
 from drumbeat.core.transitions import HeldJob
 from drumbeat.core.uniqueness import KeyedRow
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure
-from drumbeat.store.records import (
-    AttemptRow,
-    StoredInstanceRow,
-    StoredJobRow,
-    StoredScheduleRow,
-    repair_instance,
-    repair_job,
-    repair_schedule,
-    row_of,
-)
-from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
+from drumbeat.store import overview, records
+from drumbeat.store.malformed import UNREADABLE_NAME, drop_row, join_reasons, quote, read_failure
+from drumbeat.store.records import StoredJobRow, repair_job
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 
 encode = msgspec.json.Encoder().encode
 
@@ -79,13 +67,6 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
             result_error=self.result_error,
             error=read_failure(self.error),
         )
-
-
-class SqliteQueueRow(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    running: int
-    waiting: int
-    oldest_due: int | None
 
 
 class DueRow(msgspec.Struct, frozen=True, array_like=True):
@@ -142,16 +123,15 @@ dead_letters = RowDecoder(KeyedRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
 job_decoder = RowDecoder(StoredJobRow, "job", repair=repair_job)
 jobs = job_decoder.read
-attempts = RowDecoder(AttemptRow, "attempt", id="token", repair=drop_row).read
-queues = RowDecoder(SqliteQueueRow, "queue", id="name", repair=drop_row).read
+attempts = RowDecoder.of(records.ATTEMPTS).read
+queues = RowDecoder.of(overview.QUEUES).read
 due = RowDecoder(DueRow, "queue", id="queue", repair=drop_row).read
-pauses = RowDecoder(PauseRow, "queue", id="name").read
-tasks = RowDecoder(row_of(TaskStats), "task", id="name", repair=drop_row).read
-instances = RowDecoder(StoredInstanceRow, "instance", repair=repair_instance).read
-groups = RowDecoder(row_of(DeadLetterGroup), "dead letter", id="sample", repair=drop_row).read
-leaders = RowDecoder(row_of(LeaderInfo), "leader", id="instance", repair=drop_row).read
-schedules = RowDecoder(StoredScheduleRow, "schedule", id="name", repair=repair_schedule).read
-fires = RowDecoder(Fire, "fire", id="schedule", repair=drop_row).read
+tasks = RowDecoder.of(overview.TASKS).read
+instances = RowDecoder.of(records.INSTANCES).read
+groups = RowDecoder.of(overview.DEAD_GROUPS).read
+leaders = RowDecoder.of(overview.LEADERS).read
+schedules = RowDecoder.of(records.SCHEDULES).read
+fires = RowDecoder.of(records.FIRES).read
 snapshots = RowDecoder(ScheduleSnapshot, "schedule", id="name", repair=drop_row).read
 fire_times = msgspec.json.Decoder(list[tuple[str, int]]).decode
 once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode

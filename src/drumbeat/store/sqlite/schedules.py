@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.clock import Clock
 from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
@@ -23,34 +22,23 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import Row
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 _MAX_TIMESTAMP = 2**63 - 1
 
 
 class SqliteSchedules:
-    def __init__(
-        self,
-        sql: Statements,
-        jobs: Statements,
-        *,
-        writer: Writer,
-        reader: Reader,
-        clock: Clock,
-        disk_space: DiskSpaceGuard,
-    ) -> None:
-        self._sql = sql
-        self._jobs = jobs
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-        self._disk_space = disk_space
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.schedules
+        self._jobs = parts.sql.jobs
+        self._writer = parts.writer
+        self._reader = parts.worker_reader
+        self._clock = parts.clock
+        self._disk_space = parts.disk_space
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
