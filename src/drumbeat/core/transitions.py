@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields, Unique
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
@@ -42,7 +42,7 @@ class HeldJob(msgspec.Struct, frozen=True, array_like=True):
     token: int
     task: str
     key: str | None
-    unique: str
+    unique: Unique
     run_at: int
     claimed_at: int
     failures: int

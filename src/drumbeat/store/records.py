@@ -12,10 +12,11 @@ import msgspec
 
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Attempt, Failure, Job, JobState, OutcomeKind
+from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.schedule import Fire, RuleKind, Schedule
 from drumbeat.durations import from_us
+from drumbeat.ids import JobId
 from drumbeat.store.malformed import Faults as Faults
 from drumbeat.store.malformed import (
     RecordKind,
@@ -27,6 +28,14 @@ from drumbeat.store.malformed import (
 )
 
 to_datetime = from_us
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: Any) -> str:
+    """A structured column, or a parameter of SQLite's json_each."""
+    return _encode(value).decode()
+
+
 _TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
 
 
@@ -43,14 +52,14 @@ _CONVERSIONS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
 """The types that differ in rows: what they are there, and how they are read."""
 
 
-class Row(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+class RecordRow(msgspec.Struct, Generic[R], frozen=True, array_like=True):
     """A row of a record `R`. `row_of` makes its type."""
 
     def to_record(self) -> R:
         raise NotImplementedError
 
 
-def row_of(record: type[R]) -> type[Row[R]]:
+def row_of(record: type[R]) -> type[RecordRow[R]]:
     """The type of a record's rows: the same fields in the same order, where times are integers and errors are JSON text. In the
     place of a field that is a record (`Schedule.definition`) stand the fields of that."""
     fields: dict[str, Any] = {}
@@ -72,8 +81,8 @@ def row_of(record: type[R]) -> type[Row[R]]:
         return record(**values)
 
     columns = [(name, _CONVERSIONS.get(kind, (kind,))[0]) for name, kind in fields.items()]
-    made = msgspec.defstruct(f"{record.__name__}Row", columns, bases=(Row,), namespace={"to_record": to_record})
-    return cast("type[Row[R]]", made)
+    made = msgspec.defstruct(f"{record.__name__}Row", columns, bases=(RecordRow,), namespace={"to_record": to_record})
+    return cast("type[RecordRow[R]]", made)
 
 
 class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
@@ -102,6 +111,21 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
         return AttemptRow(**facts).to_record()
 
 
+class EndedRow(msgspec.Struct, frozen=True, array_like=True):
+    id: JobId
+    task: str
+    state: JobState | None
+    """None: it is live."""
+    result: str | None
+    result_error: str | None
+    error: str | None
+
+    def to_record(self) -> EndedJob | None:
+        if self.state is None:
+            return None
+        return EndedJob(**msgspec.structs.asdict(self) | {"error": read_failure(self.error)})
+
+
 AttemptRow = row_of(Attempt)
 StoredInstanceRow = row_of(Instance)
 AuditEntryRow = row_of(AuditEntry)
@@ -118,8 +142,7 @@ class RollupRow(msgspec.Struct, frozen=True, array_like=True):
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
-    error = msgspec.json.encode(undecodable_failure(join_reasons(faults))).decode()
-    return repair_names(values, faults) | {"error": error}
+    return repair_names(values, faults) | {"error": as_json(undecodable_failure(join_reasons(faults)))}
 
 
 def repaired_rule(faults: Faults) -> dict[str, Any]:

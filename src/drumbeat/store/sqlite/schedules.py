@@ -21,11 +21,10 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import Row
+from drumbeat.store.records import RecordRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 _MAX_TIMESTAMP = 2**63 - 1
@@ -82,7 +81,7 @@ class SqliteSchedules:
     async def get_due(self, limit: int) -> DueSchedules:
         now = self._clock.now_us()
 
-        def look(db: SqliteConnection) -> tuple[list[Row[Schedule]], int | None, int | None]:
+        def look(db: SqliteConnection) -> tuple[list[RecordRow[Schedule]], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
             return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
