@@ -80,27 +80,16 @@ class Controller:
             self.outage_reporter if self.settings.role == "controller" else FullStoreReporter(self.outage_reporter)
         )
         firing, declaring, rescuing = (OutageBackoff(self.clock, listener) for _ in range(3))
-        firer = self._firer = Firer(
-            store.schedules,
-            self._elector,
-            self.clock,
-            self.events,
-            firing,
-            heartbeat=self.settings.heartbeat,
-            identity=lambda: self._id,
-        )
+        shared = (store, self._elector, self.clock)
+        firer = self._firer = Firer(*shared, firing, self.events, self.settings.heartbeat, lambda: self._id)
         declarations = self._declarations = ScheduleDeclarations(
-            store,
-            self.declared,
-            self._elector,
-            self.clock,
+            *shared,
             declaring,
+            self.declared,
             on_declared=firer.wake,
             on_restored=lambda name: self.events.emit(ScheduleRestored(instance=self._id, schedule=name)),
         )
-        rescuer = ScheduleRescuer(
-            store.schedules, self._elector, self.clock, rescuing, is_needed=lambda: firer.has_schedules
-        )
+        rescuer = ScheduleRescuer(*shared, rescuing, is_needed=lambda: firer.has_schedules)
         async with asyncio.TaskGroup() as group:
             for service in (declarations, firer, rescuer) if self._is_controller else (declarations,):
                 group.create_task(service.run(), name=service.name)
@@ -108,7 +97,7 @@ class Controller:
     def create_pruner(self, store: Store) -> Pruner:
         """A service for the program's loop."""
         backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
-        return Pruner(store, self.settings, self._elector, self.clock, backoff)
+        return Pruner(store, self._elector, self.clock, backoff, self.settings)
 
     async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's loop."""

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from drumbeat.clock import Clock
-from drumbeat.controller.elector import Elector
+from drumbeat.controller.part import ControllerPart
 from drumbeat.core.instance import HeartbeatReply
 from drumbeat.core.overlap import OVERLAP_REASON
 from drumbeat.core.schedule import DueSchedules, FireRequest, FireResult, RuleKind, Schedule, SkippedRange
@@ -25,8 +24,7 @@ from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import Events, ScheduleFired, ScheduleSkipped
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.schedules.planner import plan
-from drumbeat.service import OutageBackoff, Wakeup
-from drumbeat.store.protocol import ScheduleStore
+from drumbeat.service import Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +42,8 @@ MAX_SLEEP_SECONDS = 3_600.0
 
 
 @dataclass(eq=False, repr=False)
-class Firer:
-    schedules: ScheduleStore
-    elector: Elector
-    clock: Clock
+class Firer(ControllerPart):
     events: Events
-    backoff: OutageBackoff
     heartbeat: float
     identity: Callable[[], InstanceId]
     name = "firer"
@@ -138,7 +132,7 @@ class Firer:
         )
 
     async def _load_due(self, limit: int) -> DueSchedules:
-        due = await self.schedules.get_due(limit)
+        due = await self.store.schedules.get_due(limit)
         self._sync_clock(due.now)
         self.has_schedules = bool(due.schedules) or due.next_at is not None or due.min_interval is not None
         return due
@@ -150,7 +144,7 @@ class Firer:
         done = 0
         for start in range(0, len(firings), MAX_BATCH):
             batch = firings[start : start + MAX_BATCH]
-            for firing, fired in zip(batch, await self.schedules.fire(batch), strict=True):
+            for firing, fired in zip(batch, await self.store.schedules.fire(batch), strict=True):
                 if not fired.applied:
                     following.append(due.now + RETRY_DELAY_US)  # fired by another instance, or changed: load again
                     continue

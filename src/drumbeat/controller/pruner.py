@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
 from drumbeat.core.stats import TEN_SECONDS_RETENTION_US
 from drumbeat.errors import StoreFull, StoreUnavailable
-from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
-from drumbeat.store.protocol import Store
 
 RUN_INTERVAL = 60.0
 RETRY_DELAY = 5.0
@@ -37,12 +35,8 @@ PruneStep = Callable[[], Awaitable[int | None]]
 
 
 @dataclass(eq=False, repr=False)
-class Pruner:
-    store: Store
+class Pruner(ControllerPart):
     settings: Settings
-    elector: Elector
-    clock: Clock
-    backoff: OutageBackoff
     name = "pruner"
 
     async def run(self) -> None:

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
 from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleChange, ScheduleState
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.schedules.planner import first_fire_time, next_after_change
-from drumbeat.service import OutageBackoff, Wakeup
-from drumbeat.store.protocol import Store
+from drumbeat.service import Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +34,8 @@ MAX_ATTEMPTS = 10
 
 
 @dataclass(eq=False, repr=False)
-class ScheduleDeclarations:
-    store: Store
+class ScheduleDeclarations(ControllerPart):
     declared: Sequence[NewSchedule]
-    elector: Elector
-    clock: Clock
-    backoff: OutageBackoff
     on_declared: Callable[[], None] = lambda: None
     on_restored: Callable[[str], None] = lambda name: None
     """Called with the name of a schedule that had vanished from the store and was put again."""

@@ -8,11 +8,9 @@ role (heartbeat.py).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
 from drumbeat.errors import StoreUnavailable
-from drumbeat.service import OutageBackoff
-from drumbeat.store.protocol import ScheduleStore
 
 RUN_INTERVAL = 10.0
 IDLE_INTERVAL = 60.0
@@ -21,11 +19,7 @@ idle instance is quiet."""
 
 
 @dataclass(eq=False, repr=False)
-class ScheduleRescuer:
-    schedules: ScheduleStore
-    elector: Elector
-    clock: Clock
-    backoff: OutageBackoff
+class ScheduleRescuer(ControllerPart):
     is_needed: Callable[[], bool]
     name = "schedule rescuer"
 
@@ -38,7 +32,7 @@ class ScheduleRescuer:
                 continue
             ran_at = self.clock.monotonic()
             try:
-                await self.schedules.advance_stalled()
+                await self.store.schedules.advance_stalled()
             except StoreUnavailable as error:
                 await self.backoff.wait(error)
             else:

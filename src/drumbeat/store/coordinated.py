@@ -50,6 +50,10 @@ class SecondStore:
                 self._is_up = True
             return self._store
 
+    async def try_open(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self.store()
+
     def notify(self, due: int) -> bool:
         """Send this hint to all subscribers. False: the store is away, send it another way."""
         if self._task is None:
@@ -181,13 +185,7 @@ class CoordinatedStore(Store):
         """
         second = SecondStore(open_second, clock)
         store = cls(await open_first(second.notify), second, clock)
-        try:
-            with contextlib.suppress(StoreUnavailable):
-                await store._second.store()
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(second.try_open())
 
     async def close(self) -> None:
         await self._second.close()

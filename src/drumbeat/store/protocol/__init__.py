@@ -9,6 +9,7 @@ unless the docstring says otherwise.
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
 
+from collections.abc import Awaitable
 from typing import Protocol, Self
 
 from .audit import AuditStore as AuditStore
@@ -43,6 +44,15 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
         ...
+
+    async def _open_by(self, last_step: Awaitable[object]) -> Self:
+        """The store, closed if the last step of opening it fails."""
+        try:
+            await last_step
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     async def __aenter__(self) -> Self:
         return self
