@@ -83,11 +83,12 @@ class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     task: Task[..., Any]
-    role: Role
-    once: bool
-    lock: str | None
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    role: Role = "both"
+    """The instances that make it."""
+    once: bool = False
+    lock: str | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
 
     @property
     def source_location(self) -> str:
