@@ -210,7 +210,8 @@ async def test_who_leaves_gives_back_its_jobs_unharmed(store: Store) -> None:
     await store.instances.deregister(instance, "again")
     found = await get_job(store, job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
-    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
+    [attempt] = (await store.inspect.get_attempts([job.id]))[job.id]
+    assert (attempt.outcome, attempt.token, attempt.started_at is not None) == (OutcomeKind.RELEASED, job.token, True)
     assert (await get_job(store, unwanted.id)).state == JobState.CANCELLED
     assert await store.inspect.list_instances() == []
     [record] = await store.inspect.list_instances(all=True)

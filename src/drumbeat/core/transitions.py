@@ -206,6 +206,12 @@ def release_outcome(id: JobId, token: int) -> Outcome:
     return Outcome(id=id, token=token, kind=OutcomeKind.RELEASED)
 
 
+def leave_outcome(job: HeldJob) -> Outcome:
+    """The outcome of a claim that its instance still held when it left: not charged. Whether it had started is unknown, and a
+    run that nothing records could not be explained, so it is recorded as one."""
+    return Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED, started_at=job.claimed_at)
+
+
 def crash_failure(reason: str) -> Failure:
     return Failure(type="WorkerCrashed", message=reason)
 

@@ -15,7 +15,7 @@ from drumbeat.core.transitions import (
     blame_crash,
     crash_failure,
     find_on_dead_jobs,
-    release_outcome,
+    leave_outcome,
     report_crash,
 )
 from drumbeat.ids import InstanceId, JobId
@@ -116,7 +116,7 @@ class PostgresInstances:
         await session.execute(self._sql.instances.resign_lead, id)
         if not held:
             return None
-        outcomes = [release_outcome(job.id, job.token) for job in held]
+        outcomes = [leave_outcome(job) for job in held]
         return (await self._completion.record_current(session, id, outcomes))[1]
 
     async def _declare_dead(

@@ -42,7 +42,8 @@ class InstanceStore(Protocol):
         ...
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
-        """End an instance: jobs that it still holds are released unharmed, the lead is freed. Harmless twice."""
+        """End an instance: jobs that it still holds are released uncharged, each with an Attempt of outcome RELEASED, since
+        they may have run; the lead is freed. Harmless twice."""
         ...
 
     async def leave_rooms(self, id: InstanceId) -> None:

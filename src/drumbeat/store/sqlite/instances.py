@@ -12,7 +12,7 @@ from drumbeat.core.transitions import (
     blame_crash,
     crash_failure,
     find_on_dead_jobs,
-    release_outcome,
+    leave_outcome,
     report_crash,
 )
 from drumbeat.ids import InstanceId, JobId
@@ -83,7 +83,7 @@ class SqliteInstances:
             if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
                 held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
+                self._completion.release(write, id, [leave_outcome(job) for job in held])
 
         await self._writer.write(work, reason)
 

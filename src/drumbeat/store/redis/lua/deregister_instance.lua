@@ -1,4 +1,5 @@
--- Ends an instance that leaves: its jobs are released uncharged, or cancelled if that was requested. Idempotent.
+-- Ends an instance that leaves: its jobs are released uncharged, or cancelled if that was requested. Whether they had started is
+-- unknown: each is recorded as a run. Idempotent.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 reason
 -- returns: 1, or 0 if it is not alive
@@ -8,7 +9,7 @@ if not call('ZSCORE', P .. 'alive', instance) then return 0 end
 check_if_full()
 end_instance(instance, 'left', ARGV[2])
 for _, job in ipairs(load_held_jobs(instance)) do
-  apply_outcome(job, UNSTARTED_RUN)
+  apply_outcome(job, {kind = 'released', started = us(job.token), finished = '', delay = 0, blocked_on = '', error = ''})
 end
 call('DEL', P .. 'held:' .. instance, P .. 'cancels:' .. instance)
 flush_effects()
