@@ -3,13 +3,14 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test chaos soak lowest check format bench clean
+.PHONY: help demo test sim chaos soak lowest check format bench clean
 
 BIN := .venv/bin
 ARGS ?=
 # Tests wait more than they compute: so many processes run them side by side, a file at a time. 0: in this one, for a debugger.
 SIDE ?= 4
 TIMES ?= 10
+SEEDS ?= 2000
 LOWEST := .venv-lowest
 
 help: ## list the targets
@@ -24,6 +25,11 @@ test: ## run every test, the fast ones first
 	@tools/venv.sh test
 	@tools/browser.sh
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(SIDE) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+sim: ## a simulated cluster under faults: SEEDS=2000 seeds, and the planted bugs; SEED=7 repeats one, with its trace
+	@tools/venv.sh test
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	$(if $(SEED),,@$(BIN)/python -m tests.simulation --planted)
 
 chaos: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
 	@tools/venv.sh test

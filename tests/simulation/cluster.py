@@ -388,7 +388,7 @@ class Member:
         app = SimulatedApp(
             run.url,
             clock=run.clock,
-            name=self.node.name,
+            name="sim",
             heartbeat=plan.heartbeat,
             dead_after=plan.dead_after,
             concurrency=plan.concurrency,

@@ -4,7 +4,12 @@
 text is no longer in the file fails the test: it must follow the code.
 """
 
+import json
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -29,3 +34,157 @@ def plant(bug: PlantedBug, folder: Path) -> Path:
         raise LookupError(f"{bug.name}: {bug.file} has {text.count(bug.before)} places like {bug.before!r}")
     file.write_text(text.replace(bug.before, bug.after))
     return folder
+
+
+MAX_SEEDS = 500
+
+
+def find(bug: PlantedBug, *, seeds: int = MAX_SEEDS) -> tuple[int | None, list[str]]:
+    """The first seed that finds the bug, and the promises that it breaks; None: no seed did."""
+    with tempfile.TemporaryDirectory(prefix="drumbeat-planted-") as folder:
+        path = os.pathsep.join([str(plant(bug, Path(folder))), str(ROOT)])
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--until-found"]
+        environment = {**os.environ, "PYTHONPATH": path}
+        found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if not found.stdout:
+        raise RuntimeError(f"{bug.name}: the search failed: {found.stderr[-2000:]}")
+    answer = json.loads(found.stdout)
+    return answer["seed"], answer["broken"]
+
+
+BUGS = (
+    PlantedBug(
+        name="an outcome is accepted whatever its token",
+        file="store/sqlite/sql/completion.sql",
+        before="   AND job.token = ended.column2\n",
+        after="",
+    ),
+    PlantedBug(
+        name="an outcome is accepted from any instance",
+        file="store/sqlite/sql/completion.sql",
+        before="   AND job.instance = ?1\n   AND job.token = ended.column2\n",
+        after="",
+    ),
+    PlantedBug(
+        name="nobody is declared dead",
+        file="heartbeat.py",
+        before="        for peer in dead:\n",
+        after="        for peer in dead[:0]:\n",
+    ),
+    PlantedBug(
+        name="claims whose answer was lost are never released",
+        file="worker/store_loop.py",
+        before="        if self._must_reconcile and now",
+        after="        if False and now",
+    ),
+    PlantedBug(
+        name="an observer judges after its own failed heartbeat",
+        file="core/observer.py",
+        before="        self._seen.clear()\n        self._observed_at = None\n",
+        after="",
+    ),
+    PlantedBug(
+        name="a schedule fires whatever its cursor is",
+        file="core/overlap.py",
+        before="(snapshot.revision, snapshot.cursor) == (request.revision, request.expected_cursor)",
+        after="snapshot.revision == request.revision",
+    ),
+    PlantedBug(
+        name="a unique key is not looked up",
+        file="core/uniqueness.py",
+        before="holder = job.id if job.id in seen else keys.find_holder(job)",
+        after="holder = job.id if job.id in seen else None",
+    ),
+    PlantedBug(
+        name="a cancelled job stays in its queue",
+        file="store/sqlite/jobs.py",
+        before='            self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": pending})\n        if running',
+        after="        if running",
+    ),
+    PlantedBug(
+        name="a lock's lease is reckoned from the answer",
+        file="locks/ticket.py",
+        before="        self._trusted_until = asked_at + self.lease",
+        after="        self._trusted_until = self._clock.monotonic() + self.lease",
+    ),
+    PlantedBug(
+        name="a lock is granted beside its holder",
+        file="store/sqlite/locks.py",
+        before="if (free := count_free(limit, len(lanes), in_window)) > 0:",
+        after="if (free := count_free(limit, 0, in_window)) > 0:",
+    ),
+    PlantedBug(
+        name="the token of a job does not grow",
+        file="store/sqlite/sql/claim.sql",
+        before="max(token + 1, :now) ELSE :now END",
+        after="max(token, 1) ELSE 1 END",
+    ),
+    PlantedBug(
+        name="a job is claimed before it is due",
+        file="store/sqlite/sql/claim.sql",
+        before="           AND job.run_at <= :now\n           AND job.state = 'pending'\n",
+        after="           AND job.state = 'pending'\n",
+    ),
+    PlantedBug(
+        name="an answer before the sync",
+        file="store/sqlite/writer.py",
+        before="        if not durable:\n            return results\n",
+        after="        if durable or not durable:\n            return results\n",
+    ),
+    PlantedBug(
+        name="a result of another job in the group",
+        file="store/sqlite/completion.py",
+        before="results = (_or_null(each.result), _or_null(each.result_error))",
+        after="results = (_or_null(successes[0].result), _or_null(each.result_error))",
+    ),
+    PlantedBug(
+        name="a release is charged as a failure",
+        file="core/transitions.py",
+        before="        failures=job.failures + (kind is OutcomeKind.RETRY),",
+        after="        failures=job.failures + (kind in (OutcomeKind.RETRY, OutcomeKind.RELEASED)),",
+    ),
+    PlantedBug(
+        name="a worker that was declared dead claims under its old name",
+        file="store/sqlite/sql/claim.sql",
+        before="           AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')\n"
+        "         ORDER BY level.priority, job.run_at, job.id\n",
+        after="         ORDER BY level.priority, job.run_at, job.id\n",
+    ),
+    PlantedBug(
+        name="the jobs of the dead stay with them",
+        file="store/sqlite/instances.py",
+        before="            report = self._release_jobs_of_dead(write, id, marked, reason)\n",
+        after="            report = DeadInstanceReport(declared=True)\n",
+    ),
+    PlantedBug(
+        name="a batch is inserted up to its first known id",
+        file="store/sqlite/insert.py",
+        before="        if any(job.unique for job in jobs):\n            answers = self._add_unique(write, batch)\n",
+        after="        if len(jobs) > 2 and write.now % 2:\n            jobs = jobs[:-1]\n"
+        "        if any(job.unique for job in jobs):\n            answers = self._add_unique(write, batch)\n",
+    ),
+    PlantedBug(
+        name="the record of a fire is not written",
+        file="store/sqlite/schedules.py",
+        before="        if batch.records:\n",
+        after="        if batch.records and write.now % 3:\n",
+    ),
+    PlantedBug(
+        name="outcomes are forgotten when their report fails",
+        file="worker/store_loop.py",
+        before="            self._reporter.restore(outcomes)\n            await",
+        after="            await",
+    ),
+    PlantedBug(
+        name="a message stays in its inbox",
+        file="store/sqlite/rooms.py",
+        before="        if found:\n            write.db.run(self._sql.delete_taken",
+        after="        if found and write.now % 4:\n            write.db.run(self._sql.delete_taken",
+    ),
+    PlantedBug(
+        name="claims are released at the first comparison",
+        file="worker/store_loop.py",
+        before="        lost = missing & self._unknown_claims\n",
+        after="        lost = missing\n",
+    ),
+)

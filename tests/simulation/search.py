@@ -91,7 +91,8 @@ def shrink(plan: Plan, broken: frozenset[str], run: Callable[[Plan], SeedResult]
     simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}]
     for changes in simpler + [{"workers": count} for count in range(1, plan.workers)]:
         smaller = msgspec.structs.replace(plan, **changes)
-        if all(fault.node < smaller.workers for fault in smaller.node_faults) and still_fails(smaller):
+        is_possible = all(fault.node < smaller.workers for fault in smaller.node_faults)
+        if smaller.workers <= plan.workers and is_possible and still_fails(smaller):
             plan = smaller
     return plan
 
