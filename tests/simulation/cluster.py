@@ -111,6 +111,9 @@ class SimulatedRun:
                 group.create_task(self._disturb(node_fault))
         await self._wait_for_progress()
         self.faults = len(plan.node_faults) + self.network.applied
+        for member in self._members:  # so that what is read belongs together
+            self.loop.kill(member.node)
+        self.history.ended_at = self.loop.time()
         await self._read_end()
 
     async def _wait_for_progress(self) -> None:
@@ -296,7 +299,6 @@ class SimulatedRun:
 
     def _close(self) -> None:
         """End without running what the nodes would still do: as if the machine were switched off."""
-        self.history.ended_at = self.loop.time()
         self.is_over = True
         self._members.clear()
         before = sys.unraisablehook
