@@ -19,7 +19,8 @@ from tests.simulation.loop import Lane, SimulatedClock, SimulatedLoop, spawn_on
 
 CallFaultKind = Literal["lost request", "lost answer", "late request", "late answer", "outage", "repeated", "full"]
 REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
-"""What a client repeats after a lost answer: so a repetition at any time must change nothing."""
+"""What a client repeats after a lost answer: so a repetition at any time must change nothing. But a unique job that was
+refused is added by a repetition when the holder of its key has ended, as it should."""
 GROWING = {"jobs.add", "schedules.fire", "rooms.send"}
 """What a full store refuses."""
 
@@ -85,7 +86,7 @@ class Network:
                 raise StoreFull("full on purpose")
             return await real(*args, **kwargs)
         if kind == "repeated":
-            if call in REPEATABLE:
+            if call in REPEATABLE and not (call == "jobs.add" and any(job.unique for job in args[0])):
                 again = self._send(real, args, kwargs, before=dice.uniform(0.0, fault.delay))
                 self._loop.bury(again)
             return await real(*args, **kwargs)
