@@ -18,8 +18,7 @@ class Reader:
     def __init__(
         self, name: str, path: Path, loop: asyncio.AbstractEventLoop, identity: Callable[[], FileIdentity | None]
     ) -> None:
-        handler: GroupHandler[SqliteConnection] = _ReadHandler(path, identity)
-        self._thread = DatabaseThread(name, path, loop, handler)
+        self._thread = DatabaseThread(name, path, loop, _ReadHandler(path, identity))
         self.close = self._thread.close
 
     async def read(self, query: Callable[[SqliteConnection], R]) -> R:
@@ -30,7 +29,7 @@ class Reader:
         return await self._thread.submit(_read_value, (sql, parameters))
 
 
-class _ReadHandler:
+class _ReadHandler(GroupHandler[SqliteConnection]):
     """The thread's side."""
 
     def __init__(self, path: Path, identity: Callable[[], FileIdentity | None]) -> None:
@@ -58,12 +57,6 @@ class _ReadHandler:
         if identity is not None:
             identity.check()  # neither what a deleted file answers nor its errors are true
         return results
-
-    def idle_timeout(self) -> float | None:
-        return None
-
-    def on_idle(self) -> None:
-        """Nothing waits to be done."""
 
     def interrupt(self) -> None:
         if self._db is not None:
