@@ -11,7 +11,7 @@ import msgspec
 
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
+from drumbeat.core.job import Attempt, EndedJob, Job, JobState, OutcomeKind, Unique
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.overlap import FireRow
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
@@ -30,6 +30,12 @@ from drumbeat.store.malformed import (
 _DEFINITION_FIELDS = NewSchedule.__struct_fields__
 
 to_datetime = from_us
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: Any) -> str:
+    """A structured column, or a parameter of SQLite's json_each."""
+    return _encode(value).decode()
 
 
 _TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
@@ -64,6 +70,39 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
         return AttemptRow(
             self.token, self.instance, self.outcome, self.started_at, self.finished_at, self.error
         ).to_record()
+
+
+class HeldJobRow(msgspec.Struct, frozen=True, array_like=True):
+    """A running job, as far as ending its run needs it."""
+
+    id: JobId
+    token: int
+    task: str
+    key: str | None
+    unique: Unique
+    run_at: int
+    claimed_at: int
+    failures: int
+    crashes: int
+    crash_limit: int
+    blocked_since: int | None
+    cancel_requested: bool | int
+    on_dead: str | None
+
+
+class EndedRow(msgspec.Struct, frozen=True, array_like=True):
+    id: JobId
+    task: str
+    state: JobState | None
+    """None: it is live."""
+    result: str | None
+    result_error: str | None
+    error: str | None
+
+    def to_record(self) -> EndedJob | None:
+        if self.state is None:
+            return None
+        return EndedJob(**msgspec.structs.asdict(self) | {"error": read_failure(self.error)})
 
 
 class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
@@ -189,8 +228,7 @@ class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
-    error = msgspec.json.encode(undecodable_failure(join_reasons(faults))).decode()
-    return repair_names(values, faults) | {"error": error}
+    return repair_names(values, faults) | {"error": as_json(undecodable_failure(join_reasons(faults)))}
 
 
 def repaired_rule(faults: Faults) -> dict[str, Any]:

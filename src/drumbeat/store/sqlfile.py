@@ -18,6 +18,8 @@ from importlib import resources
 
 import msgspec
 
+PREFIX = "drumbeat_"
+
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)(?: with (.+?))?[ \t]*$", re.MULTILINE)
 _LIST = re.compile(r"\{\{(\w+)(?: from (\w+))?(,[^{}]*)?\}\}")
@@ -151,10 +153,10 @@ def load(package: str, *files: str, columns: Columns = NO_COLUMNS) -> Statements
     return Statements(parse(text, f"{package}/{'+'.join(files)}", columns))
 
 
-def load_engine(package: str, columns: Columns) -> EngineStatements:
-    """Load the statements of an engine; the larger part of those about jobs has files of its own."""
-    files = {topic: [f"{topic}.sql"] for topic in EngineStatements.__struct_fields__}
-    files["jobs"] = ["insert.sql", "claim.sql", "completion.sql", "jobs.sql"]
+def load_engine(package: str, columns: Columns, *shared: str) -> EngineStatements:
+    """Load the statements of an engine. Parts of the files `shared` may be included by all."""
+    files = {topic: [*shared, f"{topic}.sql"] for topic in EngineStatements.__struct_fields__}
+    files["jobs"] += ["insert.sql", "claim.sql", "completion.sql"]
     return EngineStatements(**{topic: load(package, *names, columns=columns) for topic, names in files.items()})
 
 

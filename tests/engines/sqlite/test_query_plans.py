@@ -175,7 +175,7 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
         (SQL.jobs.delete_finished, "history USING INTEGER PRIMARY KEY (rowid>?)"),
         (SQL.jobs.delete_jobs, "drumbeat_job_pkey (id=?)"),
         (SQL.jobs.insert_dead_letters, "job USING INDEX drumbeat_job_pkey (id=?)"),
-        (SQL.jobs.requeue, "drumbeat_job USING INTEGER PRIMARY KEY (rowid=?)"),
+        (SQL.jobs.requeue, "drumbeat_job USING INDEX drumbeat_job_pkey (id=?)"),
         (SQL.jobs.save_progress, "drumbeat_job_pkey (id=?)"),
         (SQL.jobs.held, "drumbeat_job_pkey (id=?)"),
         (SQL.jobs.held_by, "drumbeat_job_of_instance (instance=?)"),

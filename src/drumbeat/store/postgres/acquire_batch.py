@@ -68,6 +68,6 @@ class AcquireBatcher:
         facts = [(each.id, each.lock, each.limit, each.per, each.lease, each.owner, each.what) for each in tickets]
         timeout = CALL_TIMEOUT + len(tickets) / _MIN_TICKETS_PER_SECOND
         rows = await self._connection.call(
-            lambda session: session.fetch(self._sql.acquire, *to_columns(facts, 7)), timeout=timeout
+            lambda session: session.fetch(self._sql.acquire, *to_columns(facts)), timeout=timeout
         )
         return {row["ticket"]: row for row in rows}

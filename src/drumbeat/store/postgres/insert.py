@@ -22,7 +22,7 @@ from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
-from drumbeat.store.job_columns import NEW, default_of
+from drumbeat.store.job_columns import NEW, attribute_path, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
@@ -39,8 +39,8 @@ _MAX_ANSWER_DELAY = 0.02
 _MIN_ROWS_PER_SECOND = 5_000
 """What even a slow server stores; gives the timeout of a large batch."""
 
-_GETTERS = {name: attrgetter("unique._value_" if name == "unique" else name) for name in NEW}
-_get_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW))
+_GETTERS = {name: attrgetter(attribute_path(name)) for name in NEW}
+_get_fields = attrgetter(*map(attribute_path, NEW))
 _DEFAULTS = {name: default_of(name) for name in NEW if name not in ("id", "args", *SHARED_FIELDS)}
 
 

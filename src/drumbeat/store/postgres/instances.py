@@ -23,7 +23,8 @@ from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.parts import PostgresParts
-from drumbeat.store.postgres.rows import PostgresHeldJob, as_json
+from drumbeat.store.postgres.rows import PostgresHeldJob
+from drumbeat.store.records import as_json
 
 _COUNT_INTERVAL_FACTOR = 20
 """Running jobs are counted for at most a twentieth of the time: where dead rows pile up, counting is slow."""

@@ -9,28 +9,15 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, MalformedJob
-from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState
-from drumbeat.ids import JobId
+from drumbeat.core.job import Attempt, EndedJob, Job, JobState
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,
     join_reasons,
     log_faults,
-    read_failure,
-    read_value,
     salvage,
     undecodable_failure,
 )
-from drumbeat.store.records import ATTEMPTS, StoredJobRow, repair_job
-
-_encode = msgspec.json.Encoder().encode
-
-
-def as_json(value: Any) -> str:
-    return _encode(value).decode()
-
-
-def encode_failure(error: Failure | None) -> str | None:
-    return None if error is None else as_json(error)
+from drumbeat.store.records import ATTEMPTS, EndedRow, HeldJobRow, StoredJobRow, as_json, repair_job
 
 
 def array_literal(values: Sequence[str | int | None]) -> str:
@@ -38,28 +25,12 @@ def array_literal(values: Sequence[str | int | None]) -> str:
     return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
 
 
-def to_columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows turned into one array for each column."""
-    turned = [list(column) for column in zip(*rows, strict=True)]
-    return turned or [[] for _ in range(width)]
+def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Rows, of which there is at least one, turned into one array for each column."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
-class PostgresHeldJob(msgspec.Struct, frozen=True):
-    """A running job, as far as ending its run needs it."""
-
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: str
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: bool
-    on_dead: str | None
+class PostgresHeldJob(HeldJobRow, frozen=True, array_like=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
 
@@ -113,19 +84,10 @@ def held_job(row: Any) -> PostgresHeldJob:
 
 def ended_job(row: Any) -> EndedJob | None:
     """None for a live job."""
-    if row["state"] is None:
-        return None
-    state, reason = read_value("state", row["state"], JobState)
-    if reason is not None:
-        faults = [("state", reason)]
-        return EndedJob(
-            id=row["id"], task=row["task"] or "", state=JobState.DEAD, error=undecodable_failure(join_reasons(faults))
-        )
-    return EndedJob(
-        id=row["id"],
-        task=row["task"] or "",
-        state=state,
-        result=row["result"],
-        result_error=row["result_error"],
-        error=read_failure(row["error"]),
-    )
+    try:
+        return msgspec.convert(tuple(row), EndedRow).to_record()
+    except msgspec.ValidationError:
+        values, faults = salvage(EndedRow, tuple(row))
+        if any(field == "state" for field, _ in faults):
+            values |= {"state": JobState.DEAD, "error": as_json(undecodable_failure(join_reasons(faults)))}
+        return EndedRow(**values).to_record()

@@ -244,7 +244,7 @@ class PostgresSchedules:
         fire_times = [(request.name, fire.at) for request in firings for fire in request.fires]
         if not fire_times:
             return set()
-        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times, 2))}
+        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times))}
 
     async def _apply_plans(self, plans: Sequence[FirePlan], session: Session) -> int | None:
         """Write plans in a few statements for all of them; return the earliest run_at of new jobs."""
@@ -252,19 +252,19 @@ class PostgresSchedules:
         if batch.cancel:
             cancelled = [(id, _CANCELLED, *[None] * 6) for id in batch.cancel]
             await session.execute(self._sql.clear_current, batch.cleared)
-            await session.execute(self._jobs.move_to_history, *to_columns(cancelled, 8))
+            await session.execute(self._jobs.move_to_history, *to_columns(cancelled))
         if batch.request_cancel:
             await session.execute(self._jobs.request_cancel, batch.request_cancel)
         if batch.jobs:
-            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, batch.jobs), 5))
+            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, batch.jobs)))
         await self._insert_fires(batch.records, session)
         if batch.updates:
-            await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates), 5))
+            await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates)))
         return batch.earliest_run_at
 
     async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records)))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, then check again: what was found before may have been advanced meanwhile."""

@@ -17,13 +17,12 @@ from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.overview import QueueRow
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
-from drumbeat.store.records import AttemptRow, StoredJobRow
+from drumbeat.store.records import AttemptRow, StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
 from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.search import SqliteSearch
 
 

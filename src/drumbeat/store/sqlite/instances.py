@@ -18,10 +18,10 @@ from drumbeat.core.transitions import (
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader | None, int | None]

@@ -14,11 +14,11 @@ import msgspec
 from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
 from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.store.overview import LOCKS, TICKETS, add_lost_tickets, make_ticket_status
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder, encode_lossless, is_text_or_none
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ import msgspec
 from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import Faults
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.wake import ROOM_HINT
 from drumbeat.store.sqlite.writer import WriteContext
 

@@ -8,39 +8,14 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
-from drumbeat.core.job import EndedJob, JobState, Unique
+from drumbeat.core.job import JobState
 from drumbeat.core.overlap import ScheduleSnapshot
+from drumbeat.core.uniqueness import KeyedRow
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store import overview, records
-from drumbeat.store.malformed import UNREADABLE_NAME, drop_row, join_reasons, quote, read_failure
-from drumbeat.store.records import StoredJobRow, repair_job
+from drumbeat.store.malformed import UNREADABLE_NAME, drop_row, join_reasons, quote
+from drumbeat.store.records import EndedRow, HeldJobRow, StoredJobRow, repair_job
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-
-encode = msgspec.json.Encoder().encode
-
-
-def as_json(value: Any) -> str:
-    """A parameter for json_each, or a structured column."""
-    return encode(value).decode()
-
-
-class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
-    """A running job, as far as ending its run needs it."""
-
-    seq: int
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: Unique
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: int
-    on_dead: str | None
 
 
 class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
@@ -50,45 +25,6 @@ class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     id: JobId
     state: JobState
-
-
-class ReplayRow(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter to replay."""
-
-    id: JobId
-    task: str
-    key: str | None
-    unique: Unique
-
-
-class EndedRow(msgspec.Struct, frozen=True, array_like=True):
-    id: JobId
-    task: str
-    state: JobState | None
-    """None: it is live."""
-    result: str | None
-    result_error: str | None
-    error: str | None
-
-    @classmethod
-    def from_job(cls, job: "StoredJobRow") -> "EndedRow":
-        if job.finished_at is None:
-            return cls(job.id, job.task, None, None, None, None)
-        if job.state is not JobState.DEAD and (error := read_failure(job.error)) is not None:
-            return cls(job.id, job.task, job.state, None, error.message, None)
-        return cls(job.id, job.task, job.state, job.result, job.result_error, job.error)
-
-    def to_record(self) -> EndedJob | None:
-        if self.state is None:
-            return None
-        return EndedJob(
-            id=self.id,
-            task=self.task,
-            state=self.state,
-            result=self.result,
-            result_error=self.result_error,
-            error=read_failure(self.error),
-        )
 
 
 class DueRow(msgspec.Struct, frozen=True, array_like=True):
@@ -102,12 +38,6 @@ class PauseRow(msgspec.Struct, frozen=True, array_like=True):
     paused_by: str
     paused_reason: str
     paused_at: int
-
-
-class StateRow(msgspec.Struct, frozen=True, array_like=True):
-    id: JobId
-    state: str | None
-    """None: it does not exist."""
 
 
 _decode_claimed_json = msgspec.json.Decoder(list[ClaimedJob]).decode
@@ -139,9 +69,9 @@ def decode_claimed(
     return jobs, malformed
 
 
-held = RowDecoder(SqliteHeldJob, "job").read
+held = RowDecoder(HeldJobRow, "job").read
 holders = RowDecoder(UniqueHolderRow, "job").read
-dead_letters = RowDecoder(ReplayRow, "job").read
+dead_letters = RowDecoder(KeyedRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
 job_decoder = RowDecoder(StoredJobRow, "job", repair=repair_job)
 jobs = job_decoder.read
@@ -158,7 +88,6 @@ snapshots = RowDecoder(ScheduleSnapshot, "schedule", id="name", repair=drop_row)
 fire_times = msgspec.json.Decoder(list[tuple[str, int]]).decode
 once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode
 claim_refs = RowDecoder(ClaimRef, "job", repair=drop_row).read
-states = RowDecoder(StateRow, "job").read
 ids = msgspec.json.Decoder(list[JobId]).decode
 seqs = msgspec.json.Decoder(list[int]).decode
 texts = msgspec.json.Decoder(list[str]).decode

@@ -21,11 +21,10 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import StoredScheduleRow
+from drumbeat.store.records import StoredScheduleRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 _MAX_TIMESTAMP = 2**63 - 1

@@ -9,11 +9,10 @@ from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
 from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
-from drumbeat.store.records import StoredJobRow
+from drumbeat.store.records import StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.rows import as_json
 
 _ids = msgspec.json.Decoder(list[JobId]).decode
 _decode_scan = msgspec.json.Decoder(tuple[int, JobId | None, list[tuple[JobId, str]]]).decode

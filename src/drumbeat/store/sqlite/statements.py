@@ -6,6 +6,10 @@ from drumbeat.store import job_columns, sqlfile
 from drumbeat.store.job_columns import LISTS, NEW
 from drumbeat.store.sqlfile import Columns, EngineStatements, Source
 
+NULLABLE_COLUMNS = tuple(name for name in NEW if job_columns.may_be_null(name))
+REQUIRED_COLUMNS = tuple(name for name in NEW if name not in NULLABLE_COLUMNS)
+_INSERT_COLUMNS = (*REQUIRED_COLUMNS, *NULLABLE_COLUMNS)
+"""Columns of a row of `insert`. NULL stands for None only in the latter."""
 ROW_COLUMNS = ("id", "args", "key")
 """What differs between jobs of `insert_similar`; all other fields are its parameters from ?2 on."""
 SHARED_COLUMNS = tuple(name for name in NEW if name not in ROW_COLUMNS)
@@ -24,7 +28,7 @@ def _insert_source(expressions: dict[str, str]) -> Source:
 
 
 def _column(number: int, name: str) -> str:
-    return f"nullif(column{number}, -1)" if job_columns.may_be_null(name) else f"column{number}"
+    return f"nullif(column{number}, -1)" if name in NULLABLE_COLUMNS else f"column{number}"
 
 
 _PREVIEWS = {name: f"substr(job.{name}, 1, :preview)" for name in job_columns.LONG_TEXTS}
@@ -32,7 +36,7 @@ COLUMNS = Columns(
     LISTS,
     {
         "placeholders": Source(dict.fromkeys(NEW, "?")),
-        "row": _insert_source({name: _column(number, name) for number, name in enumerate(NEW, start=1)}),
+        "row": _insert_source({name: _column(number, name) for number, name in enumerate(_INSERT_COLUMNS, start=1)}),
         "shared": _insert_source(
             {name: _column(number, name) for number, name in enumerate(ROW_COLUMNS, start=1)}
             | {name: f"?{number}" for number, name in enumerate(SHARED_COLUMNS, start=2)}
@@ -44,7 +48,7 @@ COLUMNS = Columns(
         "parameters": Source({name: f":{name}" for name in LISTS["definition"]}),
     },
 )
-SQL = sqlfile.load_engine("drumbeat.store.sqlite.sql", COLUMNS)
+SQL = sqlfile.load_engine("drumbeat.store.sqlite.sql", COLUMNS, "fragments.sql")
 
 
 @lru_cache(maxsize=8)
@@ -54,4 +58,4 @@ def statements(namespace: str) -> EngineStatements:
 
 def in_namespace(text: str, namespace: str) -> str:
     """The same SQL for the tables of another namespace."""
-    return text.replace("drumbeat_", f"{namespace}_")
+    return text.replace(sqlfile.PREFIX, f"{namespace}_")

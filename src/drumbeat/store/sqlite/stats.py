@@ -22,11 +22,10 @@ from drumbeat.core.stats import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import drop_row
-from drumbeat.store.records import ROLLUPS
+from drumbeat.store.records import ROLLUPS, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
