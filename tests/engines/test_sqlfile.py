@@ -101,3 +101,21 @@ def test_a_list_without_a_value_for_each_column_is_refused(written: str, reason:
 def test_parts_of_several_files_may_include_each_other() -> None:
     text = "-- name: _a\nid\n\n-- name: _b\n-- include: _a\n, task\n\n-- name: one\nSELECT\n-- include: _b\n;\n"
     assert sqlfile.parse(text, "here") == {"one": "SELECT\nid\n, task"}
+
+
+def test_an_include_may_say_what_stands_in_its_place() -> None:
+    text = """
+-- name: _counted
+SELECT count(*) FROM {{here}}
+-- name: _old
+-- include: _counted with {{here}} WHERE at < 1
+
+-- name: jobs
+-- include: _counted with job
+;
+-- name: old_jobs
+-- include: _old with job
+;
+"""
+    found = sqlfile.parse(text, "here")
+    assert found == {"jobs": "SELECT count(*) FROM job", "old_jobs": "SELECT count(*) FROM job WHERE at < 1"}

@@ -13,12 +13,19 @@ from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
 from drumbeat.core.job import Attempt, EndedJob, Job, JobState, OutcomeKind, Unique
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
+from drumbeat.core.overlap import FireRow
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import UNREADABLE_NAME, RecordKind, join_reasons, read_failure, undecodable_failure
-
-Faults = list[tuple[str, str]]
+from drumbeat.store.malformed import Faults as Faults
+from drumbeat.store.malformed import (
+    RecordKind,
+    drop_row,
+    join_reasons,
+    read_failure,
+    repair_names,
+    undecodable_failure,
+)
 
 _DEFINITION_FIELDS = NewSchedule.__struct_fields__
 
@@ -218,23 +225,10 @@ class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
         return Schedule(definition=definition, **facts)
 
 
-RECORD_KINDS: dict[str, RecordKind] = {
-    "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
-    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
-    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
-    "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
-    "instances": RecordKind("instance", StoredInstanceRow),
-    "audit_entries": RecordKind("act", AuditEntryRow),
-    "rollups": RecordKind("roll-up", RollupRow, id="task"),
-}
-"""What the doctor checks on both SQL engines, by the statement of malformed.sql."""
-
-
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
-    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-    return values | names | {"error": as_json(undecodable_failure(join_reasons(faults)))}
+    return repair_names(values, faults) | {"error": as_json(undecodable_failure(join_reasons(faults)))}
 
 
 def repaired_rule(faults: Faults) -> dict[str, Any]:
@@ -252,3 +246,22 @@ def repair_audit_entry(values: dict[str, Any], faults: Faults) -> dict[str, Any]
 
 def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | {"ended_reason": join_reasons(faults)}
+
+
+ATTEMPTS = RecordKind("attempt", AttemptRow, id="token", repair=drop_row)
+AUDIT_ENTRIES = RecordKind("act", AuditEntryRow, repair=repair_audit_entry)
+FIRES = RecordKind("fire", FireRow, id="schedule", repair=drop_row)
+INSTANCES = RecordKind("instance", StoredInstanceRow, repair=repair_instance)
+ROLLUPS = RecordKind("roll-up", RollupRow, id="task", repair=drop_row)
+SCHEDULES = RecordKind("schedule", StoredScheduleRow, id="name", repair=repair_schedule)
+
+RECORD_KINDS: dict[str, RecordKind[Any]] = {
+    "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
+    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "schedules": SCHEDULES,
+    "instances": INSTANCES,
+    "audit_entries": AUDIT_ENTRIES,
+    "rollups": ROLLUPS,
+}
+"""What the doctor checks on both SQL engines, by the statement of malformed.sql."""

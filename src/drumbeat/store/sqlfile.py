@@ -4,6 +4,7 @@ A file is a list of statements, each under a line `-- name: x`. Python calls it 
 tests/meta/test_sql_files.py finds statements that no code uses and names that no file has.
 
     -- include: _x                      the text of the part `-- name: _x` of any of these files
+    -- include: _x with y               the same with y in the place of each {{here}}
     {{history}}                         the columns of a list
     {{history from job, state = ?2}}    a value for each of them: as given here, as the source says, else `job.<column>`
 
@@ -20,7 +21,7 @@ import msgspec
 PREFIX = "drumbeat_"
 
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
-_INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)(?: with (.+?))?[ \t]*$", re.MULTILINE)
 _LIST = re.compile(r"\{\{(\w+)(?: from (\w+))?(,[^{}]*)?\}\}")
 _OVERRIDE = re.compile(r"\s*(\w+) = (.*)", re.DOTALL)
 _KEYWORDS = frozenset({"unique", "end"})
@@ -84,15 +85,19 @@ def parse(text: str, where: str, columns: Columns = NO_COLUMNS) -> dict[str, str
         statement = "\n".join(lines).strip().removesuffix(";").rstrip()
         if not statement or name in found:
             raise ValueError(f"{where}: statement {name!r} is {'there twice' if name in found else 'empty'}")
-        found[name] = expand(statement, columns, f"{where}: statement {name!r}")
-    return {name: statement for name, statement in found.items() if not name.startswith("_")}
+        found[name] = statement
+    return {
+        name: expand(statement, columns, f"{where}: statement {name!r}")
+        for name, statement in found.items()
+        if not name.startswith("_")
+    }
 
 
 def _include(text: str, shared: Mapping[str, str], where: str) -> str:
-    while names := set(_INCLUDE.findall(text)):
+    while names := {name for name, _ in _INCLUDE.findall(text)}:
         if missing := names - shared.keys():
             raise ValueError(f"{where} includes {min(missing)}, which is not there")
-        text = _INCLUDE.sub(lambda line: shared[line.group(1)], text)
+        text = _INCLUDE.sub(lambda line: shared[line[1]].replace("{{here}}", line[2] or ""), text)
     return text
 
 

@@ -168,3 +168,19 @@ async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: Sql
     raw.close()
     assert await sqlite.schedules.advance_stalled() == 1
     assert (await got(sqlite, "sweep")).next_at is not None
+
+
+async def test_a_series_with_an_end_whose_job_was_deleted_is_set_going_by_the_sweep(
+    sqlite: SqliteStore, path: Path
+) -> None:
+    """The trigger of the schema clears `current`."""
+    await put(sqlite, after(end=await sqlite.inspect.now() + 3_600_000_000))
+    await fire(sqlite, "sweep", 10)
+    raw = sqlite3.connect(path)
+    raw.execute("DELETE FROM drumbeat_job")
+    raw.commit()
+    raw.close()
+    found = await got(sqlite, "sweep")
+    assert (found.current, found.next_at) == (None, None)
+    assert await sqlite.schedules.advance_stalled() == 1
+    assert (await got(sqlite, "sweep")).next_at is not None

@@ -3,16 +3,13 @@
 The order of fields is the order of columns in the `.sql` files. Times are integers in rows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, MalformedJob
-from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, EndedJob, Job, JobState
-from drumbeat.core.job_query import QueueStats, TaskStats
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,
     join_reasons,
@@ -20,21 +17,7 @@ from drumbeat.store.malformed import (
     salvage,
     undecodable_failure,
 )
-from drumbeat.store.records import (
-    AttemptRow,
-    EndedRow,
-    Faults,
-    HeldJobRow,
-    StoredInstanceRow,
-    StoredJobRow,
-    as_json,
-    repair_instance,
-    repair_job,
-    to_datetime,
-    to_datetime_or_none,
-)
-
-R = TypeVar("R", bound=msgspec.Struct)
+from drumbeat.store.records import ATTEMPTS, EndedRow, HeldJobRow, StoredJobRow, as_json, repair_job
 
 
 def array_literal(values: Sequence[str | int | None]) -> str:
@@ -50,23 +33,6 @@ def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
 class PostgresHeldJob(HeldJobRow, frozen=True, array_like=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
-
-
-def read_row(
-    record: type[R],
-    kind: str,
-    row: Any,
-    *,
-    id: str = "id",
-    repair: Callable[[dict[str, Any], Faults], dict[str, Any]] | None = None,
-) -> R | None:
-    """A row as its record, whose fields are in the order of columns. One that cannot be read is logged and repaired; None:
-    there is no repair. `kind` and the column `id` name it in the log."""
-    values, faults = salvage(record, tuple(row))
-    if not faults:
-        return record(**values)
-    log_faults(kind, str(row[id]), faults)
-    return None if repair is None else record(**repair(values, faults))
 
 
 def job_row(row: Any) -> StoredJobRow:
@@ -85,8 +51,7 @@ def job(row: Any) -> Job:
 
 def attempts(rows: Iterable[Any]) -> list[Attempt]:
     """Those that can be read."""
-    found = (read_row(AttemptRow, "attempt", row, id="token") for row in rows)
-    return [attempt.to_record() for attempt in found if attempt is not None]
+    return [attempt.to_record() for attempt in ATTEMPTS.read_rows(rows)]
 
 
 def claimed_jobs(rows: Iterable[Any]) -> tuple[list[ClaimedJob], list[MalformedJob]]:
@@ -126,46 +91,3 @@ def ended_job(row: Any) -> EndedJob | None:
         if any(field == "state" for field, _ in faults):
             values |= {"state": JobState.DEAD, "error": as_json(undecodable_failure(join_reasons(faults)))}
         return EndedRow(**values).to_record()
-
-
-def queue(row: Any) -> QueueStats:
-    """Without the number of due jobs."""
-    return QueueStats(
-        name=row["name"] or UNREADABLE_NAME,
-        ready=0,
-        scheduled=0,
-        running=row["running"],
-        waiting=row["waiting"],
-        oldest_due=to_datetime_or_none(row["oldest_due"]),
-        paused=row["paused_at"] is not None,
-        paused_by=row["paused_by"],
-        paused_reason=row["paused_reason"],
-        paused_at=to_datetime_or_none(row["paused_at"]),
-    )
-
-
-def task(row: Any) -> TaskStats:
-    return TaskStats(
-        name=row["name"] or UNREADABLE_NAME,
-        pending=row["pending"],
-        running=row["running"],
-        succeeded=row["succeeded"],
-        dead=row["dead"],
-        cancelled=row["cancelled"],
-    )
-
-
-def instance(row: Any) -> Instance:
-    """Where it cannot be read, the reason of its end says so."""
-    found = read_row(StoredInstanceRow, "instance", row, repair=repair_instance)
-    assert found is not None
-    return found.to_record()
-
-
-def dead_group(row: Any) -> DeadLetterGroup:
-    facts = dict(row) | {"first_at": to_datetime(row["first_at"] or 0), "last_at": to_datetime(row["last_at"] or 0)}
-    return DeadLetterGroup(**facts | {"task": row["task"] or UNREADABLE_NAME})
-
-
-def leader(row: Any) -> LeaderInfo:
-    return LeaderInfo(**dict(row) | {"since": to_datetime(row["since"] or 0), "until": to_datetime(row["until"])})

@@ -38,11 +38,10 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.parts import PostgresParts
-from drumbeat.store.postgres.rows import read_row, to_columns
-from drumbeat.store.records import StoredScheduleRow, repaired_rule
+from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.records import FIRES, SCHEDULES
 
 _MAX_TIMESTAMP = 2**63 - 1
 _FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)
@@ -97,19 +96,19 @@ class PostgresSchedules:
         return await self._connection.transact(work)
 
     async def get(self, name: str) -> Schedule | None:
-        found = await self._connection.call(lambda session: session.fetch(self._sql.get, name))
-        return _schedule(found[0]) if found else None
+        found = SCHEDULES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, name)))
+        return found[0].to_record() if found else None
 
     async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.page, after or "", all, limit))
-        return [_schedule(row) for row in found]
+        return [row.to_record() for row in SCHEDULES.read_rows(found)]
 
     async def get_due(self, limit: int) -> DueSchedules:
         async def look(session: Session) -> DueSchedules:
             # In this order: what becomes due between the two statements is in the first.
             ahead = await session.fetchrow(self._sql.next_due)
             found = await session.fetch(self._sql.due, ahead["now"], limit)
-            schedules = [_schedule(row) for row in found]
+            schedules = [row.to_record() for row in SCHEDULES.read_rows(found)]
             return DueSchedules(
                 now=ahead["now"], schedules=schedules, next_at=ahead["next_at"], min_interval=ahead["shortest"]
             )
@@ -157,9 +156,8 @@ class PostgresSchedules:
         last = _MAX_TIMESTAMP if before is None else before
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
         fires: dict[str, list[Fire]] = {name: [] for name in names}
-        for row in found:
-            if (fire := read_row(FireRow, "fire", row, id="schedule")) is not None:
-                fires[row["schedule"]].append(fire.to_record())
+        for row in FIRES.read_rows(found):
+            fires[row.schedule].append(row.to_record())
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -293,12 +291,3 @@ def _snapshot(row: Any, live: str | None, waiting: list[JobId]) -> ScheduleSnaps
         live_state=live,
         waiting=waiting,
     )
-
-
-def _schedule(row: Any) -> Schedule:
-    """One that cannot be read says so in its rule, and is never fired."""
-    values, faults = salvage(StoredScheduleRow, tuple(row))
-    if faults:
-        log_faults("schedule", row["name"], faults)
-        values |= repaired_rule(faults)
-    return StoredScheduleRow(**values).to_record()

@@ -13,12 +13,12 @@ from drumbeat.core.audit import (
     NewAuditEntry,
     drop_long_answer,
 )
-from drumbeat.store.records import AuditEntryRow, repair_audit_entry
+from drumbeat.store.records import AUDIT_ENTRIES, AuditEntryRow
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
 
-_read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
+_read_acts = RowDecoder.of(AUDIT_ENTRIES).read
 
 
 class SqliteAudit:

@@ -15,14 +15,14 @@ from drumbeat.ids import JobId
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
+from drumbeat.store.overview import QueueRow
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
-from drumbeat.store.records import AttemptRow, StoredJobRow, as_json, to_datetime, to_datetime_or_none
+from drumbeat.store.records import AttemptRow, StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
 from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow
 from drumbeat.store.sqlite.search import SqliteSearch
 
 
@@ -76,29 +76,12 @@ class SqliteInspect:
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def load(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
+        def load(db: SqliteConnection) -> tuple[list[QueueRow], DueCounts]:
             due = self._due.get_sync(lambda: self._count_due(db, now))
-            return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
+            return rows.queues(db, self._sql.queues, now), due
 
-        queues, pauses, due = await self._reader.read(load)
-        paused = {pause.name: pause for pause in pauses}
-        found: list[QueueStats] = []
-        for row in queues:
-            pause = paused.get(row.name)
-            known = QueueStats(
-                name=row.name,
-                ready=0,
-                scheduled=0,
-                running=row.running,
-                waiting=row.waiting,
-                oldest_due=to_datetime_or_none(row.oldest_due),
-                paused=pause is not None,
-                paused_by=None if pause is None else pause.paused_by,
-                paused_reason=None if pause is None else pause.paused_reason,
-                paused_at=None if pause is None else to_datetime(pause.paused_at),
-            )
-            found.append(with_due(known, due))
-        return found
+        queues, due = await self._reader.read(load)
+        return [with_due(row.to_record(), due) for row in queues]
 
     async def list_tasks(self) -> list[TaskStats]:
         return await self._tasks.get(self._count_tasks)

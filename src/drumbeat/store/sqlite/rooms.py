@@ -11,10 +11,11 @@ import msgspec
 
 from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
+from drumbeat.store.malformed import Faults
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.wake import ROOM_HINT
 from drumbeat.store.sqlite.writer import WriteContext
 
@@ -28,7 +29,7 @@ class MessageRow(msgspec.Struct, frozen=True, array_like=True):
     signature: str
 
 
-def _clear_room(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+def _clear_room(values: dict[str, Any], _: Faults) -> dict[str, Any]:
     return values | {"room": ""}
 
 

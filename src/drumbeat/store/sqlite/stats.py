@@ -21,10 +21,11 @@ from drumbeat.core.stats import (
     to_counts,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import RollupRow, as_json
+from drumbeat.store.malformed import drop_row
+from drumbeat.store.records import ROLLUPS, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
@@ -39,7 +40,7 @@ class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
-_read_rollups = RowDecoder(RollupRow, "roll-up", id="task", repair=drop_row).read
+_read_rollups = RowDecoder.of(ROLLUPS).read
 _read_foldable = RowDecoder(FoldableRow, "roll-up", id="task", repair=drop_row).read
 
 

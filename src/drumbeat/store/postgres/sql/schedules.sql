@@ -189,7 +189,7 @@ UPDATE drumbeat.schedule
    AND schedule.name = moved.name;
 
 -- name: find_stalled
--- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
+-- Active intervals without a next fire time whose current job is not live. One whose end is nearer than its interval has stopped.
 -- $1 only these; null: any.
 SELECT name
   FROM drumbeat.schedule
@@ -197,7 +197,7 @@ SELECT name
    AND state = 'active'
    AND next_at IS NULL
    AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
-   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
+   AND ("end" IS NULL OR "end" - every > drumbeat.now_us() OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
    AND ($1::text[] IS NULL OR name = ANY ($1));
 
 -- name: find_orphaned_waits

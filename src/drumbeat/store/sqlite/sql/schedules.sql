@@ -168,14 +168,14 @@ UPDATE drumbeat_schedule
  WHERE drumbeat_schedule.name = moved.name;
 
 -- name: stalled
--- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
+-- Active intervals without a next fire time whose current job is not live. One whose end is nearer than its interval has stopped.
 SELECT json_group_array(name)
   FROM drumbeat_schedule AS plan
  WHERE every IS NOT NULL
    AND state = 'active'
    AND next_at IS NULL
    AND NOT EXISTS (SELECT 1 FROM drumbeat_job WHERE id = plan.current)
-   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > :now));
+   AND ("end" IS NULL OR "end" - every > :now OR (current IS NOT NULL AND "end" > :now));
 
 -- name: advance_stalled
 UPDATE drumbeat_schedule
