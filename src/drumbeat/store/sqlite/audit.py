@@ -14,19 +14,14 @@ from drumbeat.core.audit import (
     drop_long_answer,
 )
 from drumbeat.store.records import AUDIT_ENTRIES, AuditEntryRow
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
 
 _read_acts = RowDecoder.of(AUDIT_ENTRIES).read
 
 
-class SqliteAudit:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.audit
-        self._writer = parts.writer
-        self._reader = parts.admin_reader
-
+class SqliteAudit(SqliteOperations):
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         earlier = await self._writer.write(self._begin, (act, within_us))
         return None if earlier is None or earlier.id == act.id else earlier.to_record()
@@ -36,7 +31,7 @@ class SqliteAudit:
         await self._writer.write(lambda write, given: write.db.run(self._sql.end, given | {"now": write.now}), facts)
 
     async def get(self, id: str) -> AuditEntry | None:
-        found = await self._reader.read(lambda db: _read_acts(db, self._sql.get, {"id": id}))
+        found = await self._admin_reader.read(lambda db: _read_acts(db, self._sql.get, {"id": id}))
         return found[0].to_record() if found else None
 
     async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
@@ -46,7 +41,7 @@ class SqliteAudit:
             statement = self._sql.page_of_target
         elif query.who is not None:
             statement = self._sql.page_of_who
-        return [row.to_record() for row in await self._reader.read(lambda db: _read_acts(db, statement, wanted))]
+        return [row.to_record() for row in await self._admin_reader.read(lambda db: _read_acts(db, statement, wanted))]
 
     async def prune(self, before: int, limit: int) -> int:
         return await self._writer.write(

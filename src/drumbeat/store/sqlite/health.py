@@ -11,7 +11,7 @@ from drumbeat.store import health
 from drumbeat.store.health import healthy
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.schema import LATEST_VERSION
 from drumbeat.store.sqlite.writer import CHECKPOINT_BYTES
 
@@ -19,49 +19,42 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _LOW_FREE_BYTES = 8 * file_checks.MIN_FREE_BYTES
 
 
-class SqliteHealth:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.health
-        self._schema = parts.sql.schema
-        self._path = parts.path
-        self._reader = parts.admin_reader
-        self._min_free_bytes = parts.disk_space.min_free_bytes
-
+class SqliteHealth(SqliteOperations):
     async def check_all(self) -> list[HealthCheck]:
-        return await self._reader.read(self._check_all)
+        return await self._admin_reader.read(self._check_all)
 
     def _check_all(self, db: SqliteConnection) -> list[HealthCheck]:
         """On the reader's thread, because the disk may be slow too."""
         mode = str(db.value(self._sql.journal_mode))
         return [
             healthy("engine", f"SQLite {sqlite3.sqlite_version}"),
-            health.check_schema(db.value(self._schema.version) or 0, LATEST_VERSION),
-            healthy("file", str(self._path)),
-            healthy("size", health.format_size(_file_size(self._path))),
-            _check_wal(_file_size(Path(f"{self._path}-wal"))),
+            health.check_schema(db.value(self._parts.sql.schema.version) or 0, LATEST_VERSION),
+            healthy("file", str(self._parts.path)),
+            healthy("size", health.format_size(_file_size(self._parts.path))),
+            _check_wal(_file_size(Path(f"{self._parts.path}-wal"))),
             _check_journal_mode(mode),
             healthy(
                 "durability", "what was acknowledged is on disk: it survives a crash of the program and a power cut"
             ),
-            _check_permissions(self._path),
-            _check_file_system(file_checks.file_system_of_folder(self._path.parent)),
+            _check_permissions(self._parts.path),
+            _check_file_system(file_checks.file_system_of_folder(self._parts.path.parent)),
             self._check_free_disk(),
             healthy("clock", "the same as this host's"),
         ]
 
     def _check_free_disk(self) -> HealthCheck:
-        disk = os.statvfs(self._path.parent)
+        disk = os.statvfs(self._parts.path.parent)
         free = disk.f_bavail * disk.f_frsize
         level, advice = HealthLevel.OK, ""
-        if free < self._min_free_bytes:
+        if free < self._disk_space.min_free_bytes:
             level, advice = (
                 HealthLevel.BAD,
-                f"jobs are refused until {health.format_size(self._min_free_bytes)} are free: make room",
+                f"jobs are refused until {health.format_size(self._disk_space.min_free_bytes)} are free: make room",
             )
-        elif free < max(_LOW_FREE_BYTES, self._min_free_bytes):
+        elif free < max(_LOW_FREE_BYTES, self._disk_space.min_free_bytes):
             level, advice = (
                 HealthLevel.WARN,
-                f"from {health.format_size(self._min_free_bytes)} on jobs are refused: make room",
+                f"from {health.format_size(self._disk_space.min_free_bytes)} on jobs are refused: make room",
             )
         return HealthCheck(name="free disk", level=level, value=health.format_size(free), advice=advice)
 

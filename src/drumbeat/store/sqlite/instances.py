@@ -20,7 +20,7 @@ from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.writer import WriteContext
 
@@ -28,14 +28,7 @@ HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader |
 _decode_heartbeat = msgspec.json.Decoder(HeartbeatParts).decode
 
 
-class SqliteInstances:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.instances
-        self._jobs = parts.sql.jobs
-        self._inspect = parts.sql.inspect
-        self._writer = parts.writer
-        self._completion = parts.completion
-
+class SqliteInstances(SqliteOperations):
     async def register(self, instance: NewInstance) -> None:
         row = msgspec.structs.asdict(instance)
         row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks", "rooms")}
@@ -82,8 +75,8 @@ class SqliteInstances:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "reason": reason, "now": write.now}
             if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
-                held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
+                held = rows.held(write.db, self._parts.sql.jobs.held_by, {"instance": id})
+                self._parts.completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
 
         await self._writer.write(work, reason)
 
@@ -123,12 +116,14 @@ class SqliteInstances:
     def _release_jobs_of_dead(
         self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
     ) -> DeadInstanceReport:
-        jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
+        jobs = rows.held(write.db, self._parts.sql.jobs.held_by, {"instance": id})
         decided = blame_crash(jobs, started, reason, write.now)
         if dead_ids := find_on_dead_jobs(decided):
-            found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT})
+            found = rows.jobs(
+                write.db, self._parts.sql.inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT}
+            )
             decided = add_follow_ups(decided, [row.to_record() for row in found], crash_failure(reason))
-        self._completion.apply(write, id, decided)
+        self._parts.completion.apply(write, id, decided)
         return report_crash(transition for _, transition in decided)
 
 

@@ -14,7 +14,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import Faults
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.wake import ROOM_HINT
 from drumbeat.store.sqlite.writer import WriteContext
@@ -36,13 +36,7 @@ def _clear_room(values: dict[str, Any], _: Faults) -> dict[str, Any]:
 _read_messages = RowDecoder(MessageRow, "message of a room", repair=_clear_room).read
 
 
-class SqliteRooms:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.rooms
-        self._writer = parts.writer
-        self._worker_reader = parts.worker_reader
-        self._disk_space = parts.disk_space
-
+class SqliteRooms(SqliteOperations):
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if messages:
             self._disk_space.check()

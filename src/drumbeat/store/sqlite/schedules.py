@@ -24,21 +24,13 @@ from drumbeat.ids import InstanceId
 from drumbeat.store.records import StoredScheduleRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.writer import WriteContext
 
 _MAX_TIMESTAMP = 2**63 - 1
 
 
-class SqliteSchedules:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.schedules
-        self._jobs = parts.sql.jobs
-        self._writer = parts.writer
-        self._reader = parts.worker_reader
-        self._clock = parts.clock
-        self._disk_space = parts.disk_space
-
+class SqliteSchedules(SqliteOperations):
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
@@ -72,12 +64,12 @@ class SqliteSchedules:
         return await self._writer.write(work, facts)
 
     async def get(self, name: str) -> Schedule | None:
-        found = await self._reader.read(lambda db: rows.schedules(db, self._sql.get, {"name": name}))
+        found = await self._worker_reader.read(lambda db: rows.schedules(db, self._sql.get, {"name": name}))
         return found[0].to_record() if found else None
 
     async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         given = {"after": after or "", "limit": limit, "all": all}
-        found = await self._reader.read(lambda db: rows.schedules(db, self._sql.page, given))
+        found = await self._worker_reader.read(lambda db: rows.schedules(db, self._sql.page, given))
         return [row.to_record() for row in found]
 
     async def get_due(self, limit: int) -> DueSchedules:
@@ -87,7 +79,7 @@ class SqliteSchedules:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
             return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
-        found, next_at, shortest = await self._reader.read(look)
+        found, next_at, shortest = await self._worker_reader.read(look)
         next_at = next_at if type(next_at) is int else None
         return DueSchedules(
             now=now, schedules=[row.to_record() for row in found], next_at=next_at, min_interval=shortest
@@ -101,14 +93,14 @@ class SqliteSchedules:
 
     async def advance_stalled(self) -> int:
         # A read first: there is nearly never anything to do, and a commit would wake every worker.
-        still, stuck = await self._reader.read(lambda db: self._find_stuck(db, self._clock.now_us()))
+        still, stuck = await self._worker_reader.read(lambda db: self._find_stuck(db, self._clock.now_us()))
         if still == "[]" and stuck == "[]":
             return 0
         return await self._writer.write(lambda write, _: self._advance_stuck(write), None)
 
     async def retire_undeclared(self, undeclared_since: int) -> list[str]:
         given = {"silent_since": undeclared_since}
-        if await self._reader.read_value(self._sql.undeclared, given) == "[]":
+        if await self._worker_reader.read_value(self._sql.undeclared, given) == "[]":
             return []
 
         def work(write: WriteContext, given: dict[str, int]) -> list[str]:
@@ -122,14 +114,14 @@ class SqliteSchedules:
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> dict[str, list[Fire]]:
         given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        found = await self._reader.read(
+        found = await self._worker_reader.read(
             lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
         )
         return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}
-        if await self._reader.read_value(self._sql.prunable_fires, given) == "[]":
+        if await self._worker_reader.read_value(self._sql.prunable_fires, given) == "[]":
             return 0
 
         def work(write: WriteContext, given: dict[str, int]) -> int:
@@ -174,10 +166,10 @@ class SqliteSchedules:
         if batch.cancel:
             ids = as_json(batch.cancel)
             write.db.run(self._sql.clear_current, {"names": as_json(batch.cleared)})
-            write.db.run(self._jobs.cancel_pending, {"ids": ids, "now": write.now})
-            write.db.run(self._jobs.delete_jobs, {"ids": ids})
+            write.db.run(self._parts.sql.jobs.cancel_pending, {"ids": ids, "now": write.now})
+            write.db.run(self._parts.sql.jobs.delete_jobs, {"ids": ids})
         if batch.request_cancel:
-            write.db.run(self._jobs.request_cancel, {"ids": as_json(batch.request_cancel)})
+            write.db.run(self._parts.sql.jobs.request_cancel, {"ids": as_json(batch.request_cancel)})
         if batch.jobs:
             write.db.run(self._sql.insert_jobs, {"jobs": as_json(batch.jobs), "now": write.now})
         if batch.earliest_run_at is not None:

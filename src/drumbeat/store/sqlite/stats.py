@@ -24,7 +24,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import drop_row
 from drumbeat.store.records import ROLLUPS, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
 
@@ -48,13 +48,7 @@ def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = N
     return [(row.at, row.queue, row.task, row.counts) for row in _read_rollups(db, sql, wanted)]
 
 
-class SqliteStats:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.stats
-        self._writer = parts.writer
-        self._admin_reader = parts.admin_reader
-        self._disk_space = parts.disk_space
-
+class SqliteStats(SqliteOperations):
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         self._disk_space.check()
         state = InstanceState.DEAD if instance_died else InstanceState.ALIVE
