@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -21,7 +21,7 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import StoredScheduleRow, as_json
+from drumbeat.store.records import RecordRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteOperations
@@ -56,9 +56,7 @@ class SqliteSchedules(SqliteOperations):
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(
-                    self._sql.record_fires, {"records": as_json([make_skip_row(change.name, skipped, write.now)])}
-                )
+                write.db.run(self._sql.record_fires, {"records": as_json([make_skip(change.name, skipped, write.now)])})
             return True
 
         return await self._writer.write(work, facts)
@@ -75,7 +73,7 @@ class SqliteSchedules(SqliteOperations):
     async def get_due(self, limit: int) -> DueSchedules:
         now = self._clock.now_us()
 
-        def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
+        def look(db: SqliteConnection) -> tuple[list[RecordRow[Schedule]], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
             return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
@@ -114,10 +112,9 @@ class SqliteSchedules(SqliteOperations):
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> dict[str, list[Fire]]:
         given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        found = await self._worker_reader.read(
+        return await self._worker_reader.read(
             lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
         )
-        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}
