@@ -14,6 +14,7 @@ from drumbeat.core.instance import Instance, InstanceState, Role
 from drumbeat.core.job import Attempt, EndedJob, Job, JobState, OutcomeKind, Unique
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.overlap import FireRow
+from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
@@ -251,6 +252,7 @@ def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
 ATTEMPTS = RecordKind("attempt", AttemptRow, id="token", repair=drop_row)
 AUDIT_ENTRIES = RecordKind("act", AuditEntryRow, repair=repair_audit_entry)
 FIRES = RecordKind("fire", FireRow, id="schedule", repair=drop_row)
+ROOM_MESSAGES = RecordKind("message of a room", RoomMessage, repair=drop_row)
 INSTANCES = RecordKind("instance", StoredInstanceRow, repair=repair_instance)
 ROLLUPS = RecordKind("roll-up", RollupRow, id="task", repair=drop_row)
 SCHEDULES = RecordKind("schedule", StoredScheduleRow, id="name", repair=repair_schedule)

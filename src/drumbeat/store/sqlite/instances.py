@@ -5,16 +5,9 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core import transitions
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.transitions import (
-    add_follow_ups,
-    blame_crash,
-    crash_failure,
-    find_on_dead_jobs,
-    release_outcome,
-    report_crash,
-)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
@@ -83,7 +76,7 @@ class SqliteInstances:
             if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
                 held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
+                self._completion.release(write, id, [transitions.release_outcome(job.id, job.token) for job in held])
 
         await self._writer.write(work, reason)
 
@@ -124,12 +117,14 @@ class SqliteInstances:
         self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
     ) -> DeadInstanceReport:
         jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
-        decided = blame_crash(jobs, started, reason, write.now)
-        if dead_ids := find_on_dead_jobs(decided):
+        decided = transitions.blame_crash(jobs, started, reason, write.now)
+        if dead_ids := transitions.find_on_dead_jobs(decided):
             found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT})
-            decided = add_follow_ups(decided, [row.to_record() for row in found], crash_failure(reason))
+            decided = transitions.add_follow_ups(
+                decided, [row.to_record() for row in found], transitions.crash_failure(reason)
+            )
         self._completion.apply(write, id, decided)
-        return report_crash(transition for _, transition in decided)
+        return transitions.report_crash(transition for _, transition in decided)
 
 
 def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:

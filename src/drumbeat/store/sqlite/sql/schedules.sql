@@ -225,14 +225,19 @@ UPDATE drumbeat_job
                CROSS JOIN drumbeat_schedule AS plan
                WHERE plan.name = wanted.value);
 
--- name: undeclared
+-- name: _undeclared
 -- Schedules of code that are no longer declared although instances of the same app are alive.
-SELECT json_group_array(name)
-  FROM drumbeat_schedule
- WHERE origin = 'code'
+       origin = 'code'
    AND state <> 'retired'
    AND declared_at < :silent_since
-   AND app IN (SELECT app FROM drumbeat_instance WHERE state = 'alive');
+   AND app IN (SELECT app FROM drumbeat_instance WHERE state = 'alive')
+
+-- name: has_undeclared
+SELECT EXISTS (SELECT 1
+  FROM drumbeat_schedule
+ WHERE
+-- include: _undeclared
+);
 
 -- name: retire
 UPDATE drumbeat_schedule
@@ -242,7 +247,9 @@ UPDATE drumbeat_schedule
        changed_at = :now,
        changed_by = '',
        reason = 'no longer declared'
- WHERE name IN (SELECT value FROM json_each(:names));
+ WHERE
+-- include: _undeclared
+RETURNING name;
 
 -- name: fires
 -- Columns as in core.overlap.FireRow.
@@ -254,19 +261,16 @@ SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, j
          ORDER BY at DESC, skipped DESC
          LIMIT :limit);
 
--- name: prunable_fires
-SELECT json_group_array(json_array(schedule, at, skipped))
-  FROM (SELECT schedule, at, skipped
-          FROM drumbeat_fire
-         WHERE last < :before
-         ORDER BY last
-         LIMIT :limit);
+-- name: has_old_fires
+SELECT EXISTS (SELECT 1 FROM drumbeat_fire WHERE last < :before);
 
 -- name: delete_fires
 DELETE FROM drumbeat_fire
- WHERE (schedule, at, skipped) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-                                          json_extract(value, '$[2]')
-                                     FROM json_each(:old));
+ WHERE (schedule, at, skipped) IN (SELECT schedule, at, skipped
+                                     FROM drumbeat_fire
+                                    WHERE last < :before
+                                    ORDER BY last
+                                    LIMIT :limit);
 
 -- name: begin_once
 -- Begin it, or take it over from an instance that is no longer alive.

@@ -80,17 +80,18 @@ DELETE FROM drumbeat_rollup
                                                ORDER BY at
                                                LIMIT :limit);
 
--- name: foldable
--- TOTAL rows of instances that have ended, with their instance.
-SELECT json_group_array(json_array(queue, task, instance, json(counts)))
-  FROM (SELECT queue, task, instance, counts
-          FROM drumbeat_rollup
-         WHERE resolution = 0
-           AND at = 0
-           AND instance <> ''
-           AND written_at < :gone
-           AND instance NOT IN (SELECT id FROM drumbeat_instance WHERE state = 'alive')
-         LIMIT :limit);
+-- name: delete_gone_totals
+-- TOTAL rows of instances that have ended. Columns as in records.RollupRow.
+DELETE FROM drumbeat_rollup
+ WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
+                                                FROM drumbeat_rollup
+                                               WHERE resolution = 0
+                                                 AND at = 0
+                                                 AND instance <> ''
+                                                 AND written_at < :gone
+                                                 AND instance NOT IN (SELECT id FROM drumbeat_instance WHERE state = 'alive')
+                                               LIMIT :limit)
+RETURNING at, queue, task, counts;
 
 -- name: folded
 -- Columns as in core.stats.Row.
@@ -99,10 +100,3 @@ SELECT json_group_array(json_array(at, queue, task, json(counts)))
  WHERE resolution = 0
    AND at = 0
    AND instance = '';
-
--- name: delete_folded
--- TOTAL rows: [queue, task, instance] of each.
-DELETE FROM drumbeat_rollup
- WHERE (resolution, at, queue, task, instance) IN (SELECT 0, 0, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-                                                     json_extract(value, '$[2]')
-                                                FROM json_each(:rows));
