@@ -5,13 +5,13 @@ from typing import TypeVar
 
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import Failure, JobState, NewJob
-from drumbeat.core.transitions import Transition, expired_block_failure
+from drumbeat.core.transitions import HeldJob, Transition, expired_block_failure
 from drumbeat.core.uniqueness import UniqueKeys, unique_after_return
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import HeldJobRow, StoredJobRow, as_json
+from drumbeat.store.records import StoredJobRow, as_json
 
 Row = tuple[str | int | None, ...]
-H = TypeVar("H", bound=HeldJobRow)
+H = TypeVar("H", bound=HeldJob)
 
 
 def encode_failure(error: Failure | None) -> str | None:
@@ -27,20 +27,20 @@ def recorded_outcome(to: Transition) -> str | None:
     return None if to.recorded is None else to.recorded.value
 
 
-def finished_row(job: HeldJobRow, to: Transition) -> Row:
+def finished_row(job: HeldJob, to: Transition) -> Row:
     """id, state, outcome, started_at, finished_at, result, result_error, error."""
     results = (to.result, to.result_error, encode_failure(to.error))
     return (job.id, to.state.value, recorded_outcome(to), to.started_at, to.finished_at, *results)
 
 
-def dead_row(job: HeldJobRow, to: Transition) -> Row:
+def dead_row(job: HeldJob, to: Transition) -> Row:
     """id, outcome, started_at, finished_at, failures, crashes, error."""
     counts = (to.failures, to.crashes)
     return (job.id, recorded_outcome(to), to.started_at, to.finished_at, *counts, encode_failure(to.error))
 
 
 def pending_rows(
-    instance: InstanceId, decided: Sequence[tuple[HeldJobRow, Transition]], keys: UniqueKeys
+    instance: InstanceId, decided: Sequence[tuple[HeldJob, Transition]], keys: UniqueKeys
 ) -> tuple[list[Row], list[Row]]:
     """Jobs that are pending again: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error; and their
     attempts: id, token, instance, outcome, started_at, finished_at, error."""

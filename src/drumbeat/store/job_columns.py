@@ -12,8 +12,9 @@ from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import NewJob
 from drumbeat.core.job_fields import GIVEN_FIELDS
 from drumbeat.core.schedule import NewSchedule
+from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import neutral_value
-from drumbeat.store.records import HeldJobRow, StoredJobRow, StoredScheduleRow
+from drumbeat.store.records import StoredJobRow, StoredScheduleRow
 
 ONLY_LIVE = frozenset({"blocked_on", "blocked_since"})
 ONLY_ENDED = frozenset({"finished_at", "outcome", "result", "result_error"})
@@ -33,7 +34,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "given": GIVEN_FIELDS,
     "new": NEW,
     "inserted": (*GIVEN_FIELDS, "created_at", "due_at", "run_at"),
-    "held": HeldJobRow.__struct_fields__,
+    "held": HeldJob.__struct_fields__,
     "claimed": ClaimedJob.__struct_fields__,
     "stored": STORED,
     "live": LIVE,

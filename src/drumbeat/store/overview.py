@@ -12,9 +12,8 @@ from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job_query import QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo, TicketInfo, TicketState, TicketStatus
 from drumbeat.durations import from_us
-from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import RecordKind, drop_row, repair_names
-from drumbeat.store.records import to_datetime_or_none
+from drumbeat.store.records import row_of, to_datetime_or_none
 
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True):
@@ -34,39 +33,10 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True):
         return QueueStats(**facts | {"paused": bool(self.paused), "ready": 0, "scheduled": 0})
 
 
-class TaskRow(TaskStats, frozen=True, array_like=True):
-    def to_record(self) -> TaskStats:
-        return TaskStats(**msgspec.structs.asdict(self))
-
-
-class DeadGroupRow(msgspec.Struct, frozen=True, array_like=True):
-    task: str
-    error: str
-    count: int
-    first_at: int
-    last_at: int
-    sample: JobId
-    message: str
-
-    def to_record(self) -> DeadLetterGroup:
-        facts = msgspec.structs.asdict(self)
-        return DeadLetterGroup(**facts | {"first_at": from_us(self.first_at), "last_at": from_us(self.last_at)})
-
-
-class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
-    instance: InstanceId
-    term: int
-    since: int
-    until: int
-
-    def to_record(self) -> LeaderInfo:
-        return LeaderInfo(instance=self.instance, term=self.term, since=from_us(self.since), until=from_us(self.until))
-
-
 QUEUES = RecordKind("queue", QueueRow, id="name", repair=repair_names)
-TASKS = RecordKind("task", TaskRow, id="name", repair=repair_names)
-DEAD_GROUPS = RecordKind("dead letter", DeadGroupRow, id="sample", repair=repair_names)
-LEADERS = RecordKind("leader", LeaderRow, id="instance", repair=drop_row)
+TASKS = RecordKind("task", row_of(TaskStats), id="name", repair=repair_names)
+DEAD_GROUPS = RecordKind("dead letter", row_of(DeadLetterGroup), id="sample", repair=repair_names)
+LEADERS = RecordKind("leader", row_of(LeaderInfo), id="instance", repair=drop_row)
 
 
 class TicketRow(msgspec.Struct, frozen=True, array_like=True):

@@ -69,12 +69,7 @@ class PostgresStore(Store):
             StoreUnavailable: no answer; try again.
         """
         store = cls(address, namespace=namespace, clock=clock, forward=forward)
-        try:
-            await schema.check(store._parts.connection, store._parts.sql)
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(schema.check(store._parts.connection, store._parts.sql))
 
     async def close(self) -> None:
         await self._transactional.close()

@@ -20,7 +20,7 @@ class PostgresAudit:
         self, act: audit.NewAuditEntry, *, within_us: int = audit.REQUEST_KEY_TTL_US
     ) -> audit.AuditEntry | None:
         found = AUDIT_ENTRIES.read_rows(await self._connection.transact(partial(self._begin, act, within_us)))
-        return found[0].to_record() if found and found[0].id != act.id else None
+        return next((entry for row in found if (entry := row.to_record()).id != act.id), None)
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         facts = (id, touched, outcome, audit.drop_long_answer(answer))

@@ -10,6 +10,7 @@ import msgspec
 
 from drumbeat.core.claim import ClaimedJob, MalformedJob
 from drumbeat.core.job import Attempt, EndedJob, Job, JobState
+from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,
     join_reasons,
@@ -17,7 +18,7 @@ from drumbeat.store.malformed import (
     salvage,
     undecodable_failure,
 )
-from drumbeat.store.records import ATTEMPTS, EndedRow, HeldJobRow, StoredJobRow, as_json, repair_job
+from drumbeat.store.records import ATTEMPTS, EndedRow, StoredJobRow, as_json, repair_job
 
 
 def array_literal(values: Sequence[str | int | None]) -> str:
@@ -30,7 +31,7 @@ def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-class PostgresHeldJob(HeldJobRow, frozen=True, array_like=True):
+class PostgresHeldJob(HeldJob, frozen=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
 

@@ -61,7 +61,7 @@ class PostgresSchedules:
         async def work(session: Session) -> bool:
             now = await session.fetchval(self._sql.change, *values)
             if now is not None and change.skipped is not None:
-                await self._insert_fires([overlap.make_skip_row(change.name, change.skipped, now)], session)
+                await self._insert_fires([overlap.make_skip(change.name, change.skipped, now)], session)
             return now is not None
 
         return await self._connection.transact(work)
@@ -130,7 +130,7 @@ class PostgresSchedules:
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
         fires: dict[str, list[model.Fire]] = {name: [] for name in names}
         for row in FIRES.read_rows(found):
-            fires[row.schedule].append(row.to_record())
+            fires[row.schedule].append(row)
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -238,7 +238,7 @@ class PostgresSchedules:
             await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates)))
         return batch.earliest_run_at
 
-    async def _insert_fires(self, records: Sequence[overlap.FireRow], session: Session) -> None:
+    async def _insert_fires(self, records: Sequence[model.Fire], session: Session) -> None:
         if records:
             await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records)))
 

@@ -69,12 +69,7 @@ class SqliteStore(Store):
         store = cls(path, url=url, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
         if forward is not None:
             store._parts.notifier.listeners[""] = forward
-        try:
-            await store._parts.writer.open()
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(store._parts.writer.open())
 
     async def close(self) -> None:
         await self._parts.close()

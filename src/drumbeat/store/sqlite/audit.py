@@ -6,7 +6,7 @@ Rows come as arrays of a JSON text; the order of fields is the order of columns 
 import msgspec
 
 from drumbeat.core import audit
-from drumbeat.store.records import AUDIT_ENTRIES, AuditEntryRow
+from drumbeat.store.records import AUDIT_ENTRIES
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
@@ -24,7 +24,7 @@ class SqliteAudit:
         self, act: audit.NewAuditEntry, *, within_us: int = audit.REQUEST_KEY_TTL_US
     ) -> audit.AuditEntry | None:
         earlier = await self._writer.write(self._begin, (act, within_us))
-        return None if earlier is None or earlier.id == act.id else earlier.to_record()
+        return None if earlier is None or earlier.id == act.id else earlier
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         facts = {"id": id, "touched": touched, "outcome": outcome, "answer": audit.drop_long_answer(answer)}
@@ -48,7 +48,7 @@ class SqliteAudit:
             lambda write, given: write.db.run(self._sql.prune, given), {"before": before, "limit": limit}
         )
 
-    def _begin(self, write: WriteContext, given: tuple[audit.NewAuditEntry, int]) -> AuditEntryRow | None:
+    def _begin(self, write: WriteContext, given: tuple[audit.NewAuditEntry, int]) -> audit.AuditEntry | None:
         """On the writer's thread. Returns the entry that holds the request key, which may be another; None: no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
@@ -58,4 +58,4 @@ class SqliteAudit:
         if act.request_key is None:
             return None
         found = _read_acts(write.db, self._sql.holder_of_key, facts)
-        return found[0] if found else None
+        return found[0].to_record() if found else None

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from drumbeat.core.claim import Outcome, WriteStatus
 from drumbeat.core.job import JobState, OutcomeKind
-from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
+from drumbeat.core.transitions import HeldJob, Transition, decide_outcomes, mark_duplicates, split_statuses
 from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.completion_rows import Row, dead_row, encode_failure, pending_rows, recorded_outcome, select_state
-from drumbeat.store.records import HeldJobRow, as_json
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
@@ -21,7 +21,7 @@ from drumbeat.store.sqlite.insert import SqliteInserter, load_unique_keys
 from drumbeat.store.sqlite.row_decoder import read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
 
-Decided = tuple[HeldJobRow, Transition]
+Decided = tuple[HeldJob, Transition]
 
 _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
 

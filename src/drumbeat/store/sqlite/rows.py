@@ -10,11 +10,12 @@ import msgspec
 from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
 from drumbeat.core.job import JobState
 from drumbeat.core.overlap import ScheduleSnapshot
+from drumbeat.core.transitions import HeldJob
 from drumbeat.core.uniqueness import KeyedRow
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store import overview, records
 from drumbeat.store.malformed import UNREADABLE_NAME, drop_row, join_reasons, quote
-from drumbeat.store.records import EndedRow, HeldJobRow, StoredJobRow, repair_job
+from drumbeat.store.records import EndedRow, StoredJobRow, repair_job
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 
 
@@ -69,7 +70,7 @@ def decode_claimed(
     return jobs, malformed
 
 
-held = RowDecoder(HeldJobRow, "job").read
+held = RowDecoder(HeldJob, "job").read
 holders = RowDecoder(UniqueHolderRow, "job").read
 dead_letters = RowDecoder(KeyedRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode

@@ -11,7 +11,7 @@ import msgspec
 from drumbeat.core import overlap
 from drumbeat.core import schedule as model
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import StoredScheduleRow, as_json
+from drumbeat.store.records import RecordRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteParts
@@ -61,8 +61,7 @@ class SqliteSchedules:
                 return False
             if skipped is not None:
                 write.db.run(
-                    self._sql.record_fires,
-                    {"records": as_json([overlap.make_skip_row(change.name, skipped, write.now)])},
+                    self._sql.record_fires, {"records": as_json([overlap.make_skip(change.name, skipped, write.now)])}
                 )
             return True
 
@@ -82,7 +81,7 @@ class SqliteSchedules:
     async def get_due(self, limit: int) -> model.DueSchedules:
         now = self._clock.now_us()
 
-        def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
+        def look(db: SqliteConnection) -> tuple[list[RecordRow[model.Schedule]], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
             return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
@@ -119,10 +118,9 @@ class SqliteSchedules:
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> dict[str, list[model.Fire]]:
         given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        found = await self._reader.read(
+        return await self._reader.read(
             lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
         )
-        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}

@@ -81,7 +81,7 @@ SELECT queue, count(*) FILTER (WHERE run_at <= drumbeat.now_us()) AS ready,
  GROUP BY queue;
 
 -- name: tasks
--- Columns as in overview.TaskRow.
+-- Columns as in core.job_query.TaskStats.
   WITH known AS (
        SELECT task AS name, count(*) FILTER (WHERE state = 'pending') AS pending,
               count(*) FILTER (WHERE state = 'running') AS running, 0 AS ended, 0 AS dead, 0 AS letters, 0 AS cancelled
@@ -113,14 +113,14 @@ SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::
  ORDER BY name COLLATE "C";
 
 -- name: instances
-SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
-       rooms, ended_at, ended_reason
+SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at, beat_at,
+       ended_at, ended_reason
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;
 
 -- name: dead_groups
--- $1 limit, $2 the number of dead letters to read. Columns as in overview.DeadGroupRow.
+-- $1 limit, $2 the number of dead letters to read. Columns as in core.dead_letter.DeadLetterGroup.
 SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample::text AS sample,
        coalesce(letter.error::json ->> 'message', '') AS message
   FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,

@@ -170,7 +170,7 @@ UPDATE drumbeat.schedule
  WHERE name = ANY ($1::text[]);
 
 -- name: record_fires
--- Columns as in core.overlap.FireRow. What is recorded stays.
+-- Columns as in core.schedule.Fire. What is recorded stays.
 INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
@@ -256,7 +256,7 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in core.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+-- Columns as in core.schedule.Fire. $1 names, $2 before, $3 limit for each.
 SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
   FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
  CROSS JOIN LATERAL (

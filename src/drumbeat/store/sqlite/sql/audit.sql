@@ -16,7 +16,7 @@ VALUES (:id, :now, :who, :role, :via, :verb, :target, :reason, :request_key, :re
 
 -- name: _entries
 -- Columns as in records.AuditEntryRow.
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
   FROM (SELECT * FROM {{here}}
 

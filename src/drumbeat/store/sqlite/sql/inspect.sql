@@ -84,7 +84,7 @@ SELECT json_group_array(json_array(queue, ready, scheduled))
          GROUP BY queue);
 
 -- name: tasks
--- Columns as in overview.TaskRow. Succeeded: all of history but those in the small index of the not succeeded.
+-- Columns as in core.job_query.TaskStats. Succeeded: all of history but those in the small index of the not succeeded.
 SELECT json_group_array(json_array(name, pending, running, ended - dead - cancelled, dead + letters, cancelled))
   FROM (SELECT name, sum(pending) AS pending, sum(running) AS running, sum(ended) AS ended, sum(dead) AS dead,
                sum(letters) AS letters, sum(cancelled) AS cancelled
@@ -115,16 +115,16 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
 
 -- name: instances
 -- Columns as in records.StoredInstanceRow.
-SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
-                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_reason))
-  FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
-               beat_at, rooms, ended_at, ended_reason
+SELECT json_group_array(json_array(id, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency, json(rooms),
+                                   state, running, refused, beat, started_at, beat_at, ended_at, ended_reason))
+  FROM (SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at,
+               beat_at, ended_at, ended_reason
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);
 
 -- name: groups
--- Columns as in overview.DeadGroupRow. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
+-- Columns as in DeadLetterGroup. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
 SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
   FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
                ifnull(CASE WHEN json_valid(letter.error) THEN json_extract(letter.error, '$.message') END, '') AS message
@@ -146,7 +146,7 @@ SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample
          ORDER BY found.count DESC, found.last_at DESC, found.task, found.error);
 
 -- name: leader
--- Columns as in overview.LeaderRow.
+-- Columns as in core.instance.LeaderInfo.
 SELECT json_group_array(json_array(instance, term, since, until))
   FROM drumbeat_leader
  WHERE instance IS NOT NULL

@@ -146,7 +146,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: record_fires
--- For each: the columns of core.overlap.FireRow. What is recorded stays.
+-- For each: the columns of core.schedule.Fire. What is recorded stays.
 INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
        json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
@@ -252,7 +252,7 @@ UPDATE drumbeat_schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in core.overlap.FireRow.
+-- Columns as in core.schedule.Fire.
 SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
   FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
           FROM drumbeat_fire
