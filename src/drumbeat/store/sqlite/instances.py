@@ -17,8 +17,7 @@ from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.writer import WriteContext
 
-HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader | None, int | None]
-_decode_heartbeat = msgspec.json.Decoder(HeartbeatParts).decode
+_decode_heartbeat = msgspec.json.Decoder(HeartbeatReply).decode
 
 
 class SqliteInstances:
@@ -39,20 +38,9 @@ class SqliteInstances:
         if text is None:
             return HeartbeatReply(alive=False, beat=0, now=now, running=0, cancel_requests=[], blocked_on=[], peers=[])
         try:
-            beat, held, cancels, waiting, peers, leader, next_fire = _decode_heartbeat(text)
+            return _decode_heartbeat(text)
         except msgspec.DecodeError:
-            beat, held, cancels, waiting, peers, leader, next_fire = _drop_unreadable(msgspec.json.decode(text))
-        return HeartbeatReply(
-            alive=True,
-            beat=beat,
-            now=now,
-            running=held,
-            cancel_requests=cancels,
-            blocked_on=waiting,
-            peers=peers,
-            leader=leader,
-            next_fire_at=next_fire,
-        )
+            return _drop_unreadable(msgspec.json.decode(text))
 
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
@@ -104,14 +92,18 @@ class SqliteInstances:
 
     def _read_heartbeat_in_parts(self, write: WriteContext, wanted: dict[str, Any]) -> str:
         """The heartbeat reply where a row cannot be converted to JSON: without that row."""
-        [(beat, held, next_fire)] = write.db.rows(self._sql.reply_own, wanted)
-        cancels = write.db.rows(self._sql.reply_cancels, wanted)
-        waiting = [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)]
-        peers = write.db.rows(self._sql.reply_peers, wanted)
+        [(beat, running, next_fire_at)] = write.db.rows(self._sql.reply_own, wanted)
         leaders = [{"instance": who, "term": term} for who, term in write.db.rows(self._sql.reply_leader, wanted)]
-        return as_json(
-            _drop_unreadable([beat, held, cancels, waiting, peers, leaders[0] if leaders else None, next_fire])
-        )
+        parts = {
+            "beat": beat,
+            "running": running,
+            "cancel_requests": write.db.rows(self._sql.reply_cancels, wanted),
+            "blocked_on": [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)],
+            "peers": write.db.rows(self._sql.reply_peers, wanted),
+            "leader": leaders[0] if leaders else None,
+            "next_fire_at": next_fire_at,
+        }
+        return as_json(_drop_unreadable(parts | {"alive": True, "now": write.now}))
 
     def _release_jobs_of_dead(
         self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
@@ -127,15 +119,11 @@ class SqliteInstances:
         return transitions.report_crash(transition for _, transition in decided)
 
 
-def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
+def _drop_unreadable(reply: dict[str, Any]) -> HeartbeatReply:
     """A heartbeat reply without the parts that cannot be read."""
-    beat, held, cancels, waiting, peers, leader, next_fire = parts
-    return (
-        beat if type(beat) is int else 0,
-        held,
-        keep_readable(cancels, ClaimRef),
-        keep_readable(waiting, str),
-        keep_readable(peers, Peer),
-        next(iter(keep_readable([leader], Leader)), None),
-        next_fire if type(next_fire) is int else None,
-    )
+    lists = {"cancel_requests": ClaimRef, "blocked_on": str, "peers": Peer}
+    readable: dict[str, Any] = {name: keep_readable(reply[name], kind) for name, kind in lists.items()}
+    readable["beat"] = reply["beat"] if type(reply["beat"]) is int else 0
+    readable["leader"] = next(iter(keep_readable([reply["leader"]], Leader)), None)
+    readable["next_fire_at"] = reply["next_fire_at"] if type(reply["next_fire_at"]) is int else None
+    return HeartbeatReply(**reply | readable)

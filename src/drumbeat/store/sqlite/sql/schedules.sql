@@ -7,19 +7,13 @@ INSERT INTO drumbeat_schedule ({{definition}}, every, state, revision, cursor, n
 VALUES ({{definition from parameters}}, :every, 'active', 1, :cursor, :next_at, :now, :now,
         CASE WHEN :origin = 'code' THEN :now END, :by, '')
     ON CONFLICT (name) DO UPDATE
-   SET ({{changeable}}) = ({{changeable from excluded}}),
-       every = excluded.every,
+   SET ({{restarted}}) = ({{restarted from excluded}}),
        state = 'active',
        revision = drumbeat_schedule.revision + 1,
        cursor = ifnull(excluded.cursor, drumbeat_schedule.cursor),
        next_at = CASE WHEN excluded.every IS NOT NULL
                            AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = drumbeat_schedule.current)
-                      THEN NULL ELSE excluded.next_at END,
-       created_at = excluded.created_at,
-       changed_at = excluded.changed_at,
-       declared_at = excluded.declared_at,
-       changed_by = excluded.changed_by,
-       reason = excluded.reason
+                      THEN NULL ELSE excluded.next_at END
  WHERE drumbeat_schedule.state = 'retired';
 
 -- name: put_changed
