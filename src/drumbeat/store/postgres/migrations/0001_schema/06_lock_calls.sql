@@ -127,10 +127,10 @@ CREATE FUNCTION drumbeat.lock_release(tickets text[]) RETURNS void
     SET enable_seqscan = off
     AS $$
 DECLARE
-    now_at     bigint;
     lock_names text[];
     lock_name  text;
     rated      boolean;
+    now_at     bigint;
 BEGIN
     SELECT array_agg(known.name), bool_or(known.per IS NOT NULL)
       INTO lock_names, rated
