@@ -17,24 +17,23 @@
               counts = excluded.counts)
 SELECT EXISTS (SELECT 1 FROM living);
 
--- name: read
--- $1 resolution, $2 since, $3 until, $4 queue, $5 task.
-SELECT at, queue, task, counts
-  FROM drumbeat.rollup
- WHERE resolution = $1
-   AND at >= $2
-   AND at < $3
-   AND queue <> ''
-   AND ($4::text IS NULL OR queue = $4)
-   AND ($5::text IS NULL OR task = $5);
-
--- name: overall
+-- name: _span
 -- $1 resolution, $2 since, $3 until.
 SELECT at, queue, task, counts
   FROM drumbeat.rollup
  WHERE resolution = $1
    AND at >= $2
    AND at < $3
+
+-- name: read
+-- $4 queue, $5 task.
+-- include: _span
+   AND queue <> ''
+   AND ($4::text IS NULL OR queue = $4)
+   AND ($5::text IS NULL OR task = $5);
+
+-- name: overall
+-- include: _span
    AND queue = '';
 
 -- name: written
