@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.store import health
-from drumbeat.store.health import healthy
+from drumbeat.store.health import healthy, unhealthy
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.parts import SqliteOperations
@@ -45,17 +45,11 @@ class SqliteHealth(SqliteOperations):
     def _check_free_disk(self) -> HealthCheck:
         disk = os.statvfs(self._parts.path.parent)
         free = disk.f_bavail * disk.f_frsize
-        level, advice = HealthLevel.OK, ""
+        level, advice, least = HealthLevel.OK, "", health.format_size(self._disk_space.min_free_bytes)
         if free < self._disk_space.min_free_bytes:
-            level, advice = (
-                HealthLevel.BAD,
-                f"jobs are refused until {health.format_size(self._disk_space.min_free_bytes)} are free: make room",
-            )
+            level, advice = HealthLevel.BAD, f"jobs are refused until {least} are free: make room"
         elif free < max(_LOW_FREE_BYTES, self._disk_space.min_free_bytes):
-            level, advice = (
-                HealthLevel.WARN,
-                f"from {health.format_size(self._disk_space.min_free_bytes)} on jobs are refused: make room",
-            )
+            level, advice = HealthLevel.WARN, f"from {least} on jobs are refused: make room"
         return HealthCheck(name="free disk", level=level, value=health.format_size(free), advice=advice)
 
 
@@ -76,29 +70,27 @@ def _check_permissions(path: Path) -> HealthCheck:
     folder = stat.S_IMODE(path.parent.stat().st_mode)
     if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IWOTH]:
         advice = f"every user of this machine can change your jobs: run `chmod o-rwx {' '.join(open_to_all)}`"
-        return HealthCheck(name="permissions", level=HealthLevel.WARN, value=value, advice=advice)
+        return unhealthy(HealthLevel.WARN, "permissions", value, advice)
     if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
         advice = f"every user of this machine can replace the file: run `chmod o-w {path.parent}`"
-        return HealthCheck(
-            name="permissions", level=HealthLevel.WARN, value=f"{value}, folder {folder:04o}", advice=advice
-        )
+        return unhealthy(HealthLevel.WARN, "permissions", f"{value}, folder {folder:04o}", advice)
     if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IROTH]:
         advice = (
             "every user of this machine can read the arguments and results of your jobs: if that is not intended, run"
             f" `chmod o-rwx {' '.join(open_to_all)}`"
         )
-        return HealthCheck(name="permissions", level=HealthLevel.NOTE, value=value, advice=advice)
+        return unhealthy(HealthLevel.NOTE, "permissions", value, advice)
     return healthy("permissions", value)
 
 
 def _check_wal(length: int) -> HealthCheck:
     if length <= 4 * CHECKPOINT_BYTES:
         return healthy("write-ahead log", health.format_size(length))
-    return HealthCheck(
-        name="write-ahead log",
-        level=HealthLevel.WARN,
-        value=health.format_size(length),
-        advice="a program keeps a read transaction open (a backup, a sqlite3 shell), so that the log cannot be emptied: end it",
+    return unhealthy(
+        HealthLevel.WARN,
+        "write-ahead log",
+        health.format_size(length),
+        "a program keeps a read transaction open (a backup, a sqlite3 shell), so that the log cannot be emptied: end it",
     )
 
 
@@ -108,14 +100,14 @@ def _check_journal_mode(mode: str) -> HealthCheck:
     advice = (
         "it was changed while the file was in use: readers and writers now wait for each other; restart all programs"
     )
-    return HealthCheck(name="journal mode", level=HealthLevel.BAD, value=mode, advice=advice)
+    return unhealthy(HealthLevel.BAD, "journal mode", mode, advice)
 
 
 def _check_file_system(kind: str) -> HealthCheck:
     if file_checks.is_network(kind):
         advice = "SQLite can lose data there: use a local disk, or PostgreSQL"
-        return HealthCheck(name="file system", level=HealthLevel.BAD, value=kind, advice=advice)
+        return unhealthy(HealthLevel.BAD, "file system", kind, advice)
     if kind in _IN_MEMORY:
         advice = "it is in memory: a restart of the machine loses all jobs"
-        return HealthCheck(name="file system", level=HealthLevel.WARN, value=kind, advice=advice)
+        return unhealthy(HealthLevel.WARN, "file system", kind, advice)
     return healthy("file system", kind or "unknown: this system has no list of mounts")

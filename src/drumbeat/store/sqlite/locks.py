@@ -129,21 +129,10 @@ class SqliteLocks(SqliteOperations):
             self._delete_idle(write, reading)
         elif boot != self._boot:
             self._reset_after_boot(write, ticket.lock, reading)
-        number = db.value(
-            sql.upsert_lock,
-            {
-                "lock": ticket.lock,
-                "limit": ticket.limit,
-                "per": ticket.per,
-                "wall": reading.wall,
-                "hour": reading.wall // HOUR * HOUR,
-                "boot": self._boot,
-            },
-        )
-        db.run(sql.delete_expired, {"lock": ticket.lock, "now": reading.now})
-        facts = msgspec.structs.asdict(ticket)
-        wanted = ("id", "lock", "lease", "owner", "what", "wake")
-        db.run(sql.upsert_ticket, {name: facts[name] for name in wanted} | {"number": number} | reading._asdict())
+        facts = msgspec.structs.asdict(ticket) | reading._asdict()
+        number = db.value(sql.upsert_lock, facts | {"hour": reading.wall // HOUR * HOUR, "boot": self._boot})
+        db.run(sql.delete_expired, facts)
+        db.run(sql.upsert_ticket, facts | {"number": number})
         opening = self._grant_free(write, ticket.lock, reading, (ticket.id,))
         return self._build_statuses(write, (ticket.id,), reading.now, opening)[0]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult, TakeQueued
@@ -24,9 +24,9 @@ class Reader:
     async def read(self, query: Callable[[SqliteConnection], R]) -> R:
         return await self._thread.submit(_run_in_snapshot, query)
 
-    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> str:
+    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> Any:
         """The single value of one statement, which is a snapshot by itself."""
-        return await self._thread.submit(_read_value, (sql, parameters))
+        return await self._thread.submit(lambda db, query: db.value(*query), (sql, parameters))
 
 
 class _ReadHandler(GroupHandler[SqliteConnection]):
@@ -69,11 +69,6 @@ class _ReadHandler(GroupHandler[SqliteConnection]):
             self._db.leak()
         else:
             self._db.close()
-
-
-def _read_value(db: SqliteConnection, query: tuple[str, Mapping[str, object]]) -> str:
-    value: str = db.value(*query)
-    return value
 
 
 def _run_in_snapshot(db: SqliteConnection, query: Callable[[SqliteConnection], R]) -> R:
