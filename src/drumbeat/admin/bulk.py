@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job import CancelAnswer, Job, JobState, ReplayResult
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
@@ -69,17 +71,20 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a bulk action did."""
 
     action: Action
-    matched: int
-    """How many jobs were selected."""
-    touched: int
-    """How many were changed; 0 for a dry run."""
-    requested: int = 0
-    """Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."""
+    matched: Annotated[int, doc("How many jobs were selected.")]
+    touched: Annotated[int, doc("How many were changed; 0 for a dry run.")]
+    requested: Annotated[
+        int,
+        doc(
+            "Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."
+        ),
+    ] = 0
     dry_run: bool
-    capped: bool = False
-    """The count of a dry run ended at 10,000; there may be more."""
-    refused: tuple[RefusedJob, ...] = ()
-    """Jobs that were not changed, each with the reason; the first 100."""
+    capped: Annotated[bool, doc("The count of a dry run ended at 10,000; there may be more.")] = False
+    refused: Annotated[
+        tuple[RefusedJob, ...],
+        doc("Jobs that were not changed, each with the reason; the first 100."),
+    ] = ()
 
 
 class BulkProgress:
