@@ -22,11 +22,6 @@ SUMMARY_INTERVAL = 1.0
 MAX_PROGRESS_BYTES = 4_096
 
 _CHARGED = frozenset({OutcomeKind.RETRY, OutcomeKind.DEAD})
-_FINAL = {
-    OutcomeKind.SUCCEEDED: JobState.SUCCEEDED,
-    OutcomeKind.DEAD: JobState.DEAD,
-    OutcomeKind.CANCELLED: JobState.CANCELLED,
-}
 
 
 def encode_progress(value: Any) -> str:
@@ -160,11 +155,10 @@ class OutcomeReporter:
             )
         if dead:
             self._counts["dead"] += 1
+            self._emit_finished(instance, job, outcome, JobState.DEAD)
         elif outcome.kind is OutcomeKind.CANCELLED:
             self._counts["cancelled"] += 1
-        state = JobState.DEAD if dead else _FINAL.get(outcome.kind)
-        if state is not None:
-            self._emit_finished(instance, job, outcome, state)
+            self._emit_finished(instance, job, outcome, JobState.CANCELLED)
 
     def _emit_finished(self, instance: InstanceId, job: ClaimedJob, outcome: Outcome, state: JobState) -> None:
         took = ((outcome.finished_at or 0) - (outcome.started_at or 0)) / 1e6
