@@ -60,7 +60,6 @@ class HandlerRun:
             self.abort(AbortReason.TIMED_OUT)
 
     def interrupt(self) -> None:
-        """Cancel the slot that awaits it."""
         self.cancels += 1
         self.slot.cancel()
 
@@ -100,7 +99,6 @@ class ActiveRuns:
             run.abort(reason)
 
     def interrupt_all(self, reason: AbortReason) -> None:
-        """Abort and interrupt them all."""
         for run in self:
             run.running.aborted.set(reason)
             run.interrupt()

@@ -48,7 +48,6 @@ class OutcomeReporter:
         token too: one lane may claim a job again before the other lane has the answer to its report."""
         self.wake_threshold = 1
         """Number of outcomes that justifies a second concurrent call to the store."""
-        self.refused = 0
         self._counts = dict.fromkeys(("succeeded", "failed", "dead", "cancelled"), 0)
         self._summed_at = clock.monotonic()
 
@@ -134,7 +133,6 @@ class OutcomeReporter:
             self._counts = dict.fromkeys(self._counts, 0)
 
     def _emit_refused(self, instance: InstanceId, outcome: Outcome, job: ClaimedJob | None) -> None:
-        self.refused += 1
         task = "" if job is None else job.task
         self._events.emit(ResultRefused(instance=instance, id=outcome.id, token=outcome.token, task=task))
 

@@ -216,7 +216,6 @@ class JobRunner:
     async def _call_handler(
         self, run: HandlerRun, spec: TaskSpec, arguments: list[Arguments]
     ) -> HandlerResult | list[HandlerResult]:
-        """Call the handler, on the loop or in a thread."""
         if spec.batch:
             call = functools.partial(spec.function, build_calls(run.jobs, arguments))
         else:
