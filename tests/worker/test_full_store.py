@@ -60,8 +60,8 @@ class FullDisk:
 
     async def _bound(self, app: Drumbeat, pages: int) -> None:
         store = await app._internals.store()
-        assert isinstance(store, SqliteStore) and store._writer._handler.db is not None
-        store._writer._handler.db.run(f"PRAGMA max_page_count = {pages}")
+        assert isinstance(store, SqliteStore) and store._parts.writer._handler.db is not None
+        store._parts.writer._handler.db.run(f"PRAGMA max_page_count = {pages}")
 
 
 class FullMemory:

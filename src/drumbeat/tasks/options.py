@@ -5,7 +5,7 @@ Everything is checked at the decorator or at `using`, so that an error shows whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypedDict
@@ -43,17 +43,22 @@ class TaskOptions(TypedDict, total=False):
     transactional: bool
 
 
-class EnqueueOptions(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
+    """Of one job; None is as if not given."""
+
+    delay: Duration | None
+    at: datetime | None
+    priority: int | None
+    queue: str | None
+    key: str | None
+    unique: bool | Literal["pending"] | None
+    retries: int | None
+    timeout: Duration | None
+
+
+class EnqueueOptions(JobOptions, total=False):
     """What `task.using(...)` takes."""
 
-    delay: Duration
-    at: datetime
-    priority: int
-    queue: str
-    key: str
-    unique: bool | Literal["pending"]
-    retries: int
-    timeout: Duration
     conn: Any
     notify: bool
 
@@ -162,12 +167,12 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the commit of that transaction wakes workers."""
 
 
-def parse_enqueue_options(options: EnqueueOptions) -> EnqueueOverrides:
+def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     """Check the options of `using`."""
     names.check_option_names("using()", options, EnqueueOptions.__annotations__, InvalidArguments)
-    given = options
+    given: Mapping[str, Any] = options
     if any(value is None for value in options.values()):
-        given = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
+        given = {name: value for name, value in options.items() if value is not None}
     if "delay" in given and "at" in given:
         raise InvalidArguments("delay and at exclude each other: give one of them", "delay")
     unique = _parse_unique(given.get("unique", False))

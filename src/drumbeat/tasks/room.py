@@ -17,6 +17,7 @@ from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
+from drumbeat.sync_loop import SYNC_LOOP
 
 from .options import check_timeout
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, check_function
@@ -82,7 +83,7 @@ class Room(RegisteredFunction[P, R]):
     def _call_sync(self, method: str, send: Callable[[], Coroutine[Any, Any, int]]) -> int:
         api_name = f"{self.name}.{method}_sync"
         check_no_loop(api_name, f"await {self.name}.{method}")
-        return self._enqueuer.call_sync(api_name, send())
+        return SYNC_LOOP.run(api_name, send())
 
     def _encode_shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShareEncoder:
         if not self.signature.parameters:
@@ -152,7 +153,7 @@ class RoomDecorators:
         name = check_function("room", function, options.get("name"))
         kind: type[Room[..., Any]] = AsyncRoom if inspect.iscoroutinefunction(function) else SyncRoom
         room = kind(self._internals.client, function, name, check_timeout(options.get("timeout"), ConfigError))
-        add_unique("rooms", self._internals.room_registry, room)
+        add_unique("rooms", self._internals.rooms, room)
         return room
 
 

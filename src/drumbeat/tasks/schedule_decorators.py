@@ -73,17 +73,8 @@ class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_definition(self, settings: Settings) -> NewSchedule:
         """The definition, completed with what only a running program knows."""
-        task = self.task
-        return msgspec.structs.replace(
-            self.definition,
-            args=schedule_options.encode_args(task, self.args, self.kwargs, settings.payload_limit),
-            signature=task.signature.hash,
-            crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
-            on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
-            origin=Origin.CODE,
-            app=settings.name,
-            version=settings.version,
-        )
+        made = schedule_options.complete_definition(self.definition, self.task, self.args, self.kwargs, settings)
+        return msgspec.structs.replace(made, origin=Origin.CODE, version=settings.version)
 
 
 class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +82,12 @@ class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     task: Task[..., Any]
-    role: Role
-    once: bool
-    lock: str | None
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    role: Role = "both"
+    """The instances that make it."""
+    once: bool = False
+    lock: str | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
 
     @property
     def source_location(self) -> str:

@@ -57,7 +57,7 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
 
     async def main() -> int:
         nonlocal worker
-        widest = max((task.options.batch or 1 for task in app.registered_tasks), default=1)
+        widest = max((task.options.batch or 1 for task in app.registry), default=1)
         journal = None if journal_path is None else CrashJournal.create(journal_path, settings.concurrency, widest)
         stop = request_stop if journal_path is None else debounce(request_stop, SIGNAL_DEBOUNCE_SECONDS, app.clock)
         worker = Worker(

@@ -94,7 +94,7 @@ def check_process_tasks(core: WorkerCore, ref: str | None) -> None:
 
 
 def _queue_weights(core: WorkerCore) -> QueueWeights:
-    tasks = core.app.registered_tasks
+    tasks = core.app.registry
     weights = core.settings.queue_weights({task.options.queue for task in tasks}) or {"default": 3}
     return QueueWeights(weights, strict=core.settings.strict, rests=find_resting_queues(tasks))
 

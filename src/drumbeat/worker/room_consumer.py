@@ -48,7 +48,7 @@ class RoomConsumer:
     """The rooms that a worker is in."""
 
     def __init__(self, core: WorkerCore, threads: ThreadPool) -> None:
-        self._rooms = {room.name: room for room in core.app.registered_rooms}
+        self._rooms = dict(core.app.rooms)
         self._core = core
         self._threads = threads
         self._wakeup = Wakeup(core.clock)

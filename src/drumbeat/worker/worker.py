@@ -109,7 +109,7 @@ class Worker:
         if store is None:
             return None
         backoff.reset()
-        if any(task.options.transactional for task in self._app.registered_tasks):
+        if any(task.options.transactional for task in self._app.registry):
             store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
