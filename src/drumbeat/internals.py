@@ -124,7 +124,7 @@ class AppInternals(Admin):
             self.clock,
             self.events,
             declared=self.declared_schedules(),
-            startup_calls=self.declarations.startup_calls,
+            startup_calls=list(self.declarations.startup_calls.values()),
             acquire_lock=self.lock,
         )
 

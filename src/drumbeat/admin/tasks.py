@@ -94,12 +94,12 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) 
             "registered": True,
             "call": f"{name}{_visible_signature(task)}",
             "place": task.source_location,
-            "queue": task.queue,
+            "queue": task.options.queue,
             "priority": task.options.priority,
-            "retries": task.retries,
-            "timeout": None if task.timeout_us is None else task.timeout_us / 1_000_000,
-            "pool": task.pool,
-            "batch": task.batch,
+            "retries": task.options.retries,
+            "timeout": None if task.options.timeout_us is None else task.options.timeout_us / 1_000_000,
+            "pool": task.options.pool,
+            "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
         }
     return TaskInfo(**{"name": name, **facts})

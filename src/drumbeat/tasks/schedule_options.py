@@ -129,7 +129,7 @@ def encode_args(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 def build_definition(name: str, task: Task[..., Any], fields: Fields, *, args: str = "{}") -> NewSchedule:
     """A definition from parsed fields, without what only a running program knows."""
     base = NewSchedule(
-        name=name, task=task.name, kind=RuleKind.CRON, rule="", queue=task.queue, args=args, signature=""
+        name=name, task=task.name, kind=RuleKind.CRON, rule="", queue=task.options.queue, args=args, signature=""
     )
     return msgspec.structs.replace(base, **{"priority": task.options.priority, **fields})
 
