@@ -8,7 +8,7 @@ from starlette.responses import Response
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
-from drumbeat.web.api.records import JobRecord, Page
+from drumbeat.web.api.records import JobRecord
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import ActionButton, replay_and_discard_buttons
@@ -39,13 +39,12 @@ class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     acts: list[ActionButton]
 
 
-async def show(request: DashboardRequest) -> Response:
-    query: DeadPageQuery = request.query
+async def show(request: DashboardRequest, query: DeadPageQuery) -> Response:
     fields = query.fields()
-    groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=GROUPS))
+    groups = await dead.list_groups(request, dead.DeadGroupsQuery(limit=GROUPS))
     samples = await jobs.load_samples(request, [group.sample for group in groups.items])
     letters = dead.DeadLettersQuery(**fields, before=query.before)  # type: ignore[arg-type]
-    page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
+    page = await dead.list_dead_letters(request, letters)
     # By the same filter as the list: discarded jobs are in state dead, but no dead letters.
     store = await request.app.store()
     wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)  # type: ignore[arg-type]

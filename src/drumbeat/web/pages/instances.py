@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from starlette.responses import Response
 
@@ -14,9 +12,6 @@ from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
-
-if TYPE_CHECKING:
-    from drumbeat.web.api.records import JobRecord
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
@@ -76,19 +71,17 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
 
 async def index(request: DashboardRequest) -> Response:
     """GET /instances."""
-    found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
+    found = await instances.list_instances(request, InstancesQuery(all=True))
     return await render_page(
         request, "instances.html", page="instances", title="Instances", fleet=fleet_of(found.items)
     )
 
 
-async def show(request: DashboardRequest) -> Response:
+async def show(request: DashboardRequest, id: str) -> Response:
     """GET /instances/{id}."""
-    id = request.path_params["id"]
-    row = row_of(await request.invoke(instances.show, path_params={"id": id}))
-    running = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, state="running", limit=SHOWN_JOBS))
-    ended = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, limit=SHOWN_JOBS * 2))
-    others: list[JobRecord] = [job for job in ended.items if job.state != "running"][:SHOWN_JOBS]
+    row = row_of(await instances.show(request, id))
+    running = await jobs.list_jobs(request, JobListQuery(instance=id, state="running", limit=SHOWN_JOBS))
+    ended = await jobs.list_jobs(request, JobListQuery(instance=id, limit=SHOWN_JOBS * 2))
     return await render_page(
         request,
         "instance.html",
@@ -96,6 +89,6 @@ async def show(request: DashboardRequest) -> Response:
         title=f"Instance {id[:8]}",
         row=row,
         running=running.items,
-        ended=others,
+        ended=[job for job in ended.items if job.state != "running"][:SHOWN_JOBS],
         is_all=ended.next is None,
     )

@@ -85,23 +85,21 @@ def _format_interval(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-async def new(request: DashboardRequest) -> Response:
+async def new(request: DashboardRequest, query: NewScheduleQuery) -> Response:
     """GET /schedules/new."""
-    query: NewScheduleQuery = request.query
     return await _render_form(request, ScheduleForm(task=query.task or ""), "New schedule", editing=False)
 
 
-async def edit(request: DashboardRequest) -> Response:
+async def edit(request: DashboardRequest, name: str) -> Response:
     """GET /schedules/{name}/edit."""
-    name = request.path_params["name"]
-    info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
+    info = await schedules.show(request, name)
     if not is_dynamic(info):
         raise Problem(409, f"schedule {name} is declared in code, or retired, and cannot be changed here")
     return await _render_form(request, form_of(info), f"Edit {name}", editing=True)
 
 
 async def _render_form(request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool) -> Response:
-    known = await request.invoke(tasks.list_tasks)
+    known = await tasks.list_tasks(request)
     address = f"/api/v1/schedules/{quote_segment(form.name)}" if editing else "/api/v1/schedules"
     return await render_page(
         request,
