@@ -8,12 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.admin.health import Health, HealthReason
-from drumbeat.core.instance import LeaderInfo, Role
+from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job_query import JobCounts
 from drumbeat.web.api import jobs
 from drumbeat.web.api.job_filters import JobCountsQuery
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.ticker import count_dead_letters
+from drumbeat.web.ticker import InstancesTick, count_dead_letters, sum_instances
 
 from .formatting import quote_segment
 
@@ -25,9 +25,7 @@ REASON_LISTS = {"instances": "/instances", "store": "/system"}
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Health
     leader: LeaderInfo | None
-    alive: int
-    running: int
-    slots: int
+    instances: InstancesTick
     counts: JobCounts
     dead: int
     """Dead letters, without discarded ones."""
@@ -79,9 +77,7 @@ async def _load_health(request: DashboardRequest) -> HealthView:
     return HealthView(
         verdict=look.health,
         leader=signs.leader,
-        alive=len(signs.instances),
-        running=sum(one.running for one in signs.instances),
-        slots=sum(one.concurrency for one in signs.instances if Role.WORKER in one.roles),
+        instances=sum_instances(signs.instances),
         counts=counts,
         dead=await count_dead_letters(store, counts),
         store_ms=signs.store_ms,

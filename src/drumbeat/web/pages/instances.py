@@ -10,6 +10,7 @@ from drumbeat.web.api import instances, jobs
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.request import DashboardRequest
+from drumbeat.web.ticker import sum_instances
 
 from .layout import render_page
 
@@ -60,12 +61,12 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     rows = [row_of(record) for record in records]
     living = [row for row in rows if row.record.state is InstanceState.ALIVE]
     gone = [row for row in rows if row.record.state is not InstanceState.ALIVE]
-    workers = [row.record for row in living if "worker" in row.record.roles]
+    total = sum_instances([row.record for row in living])
     return Fleet(
         living=tuple(sorted(living, key=lambda row: (row.record.term is None, row.record.started_at))),
         gone=tuple(sorted(gone, key=lambda row: row.record.ended_at or row.record.beat_at, reverse=True)),
-        slots=sum(record.concurrency for record in workers),
-        running=sum(row.record.running for row in living),
+        slots=total.slots,
+        running=total.running,
     )
 
 

@@ -43,8 +43,6 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     counts: JobCounts | None = None
     """None: not counted."""
     filter: str = "{}"
-    matching: int = 0
-    capped: bool = False
     error: InvalidArguments | None = None
     """Why the search is invalid."""
 
@@ -72,22 +70,16 @@ async def _search(request: DashboardRequest, query: JobsPageQuery) -> SearchResu
     page = await jobs.list_jobs(request, to_list_query(query, now))
     if query.is_past:
         # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
-        return SearchResult(page=page, matching=len(page.items))
+        return SearchResult(page=page)
     counts = await jobs.count_jobs(request, msgspec.structs.replace(chosen, state=None))
-    return SearchResult(
-        page=page,
-        counts=counts,
-        filter=msgspec.json.encode(_without_none(chosen)).decode(),
-        matching=count_in_state(counts, query.state),
-        capped=counts.capped,
-    )
+    return SearchResult(page=page, counts=counts, filter=msgspec.json.encode(_without_none(chosen)).decode())
 
 
 async def _render_list(
     request: DashboardRequest, query: JobsPageQuery, found: SearchResult, status: int = 200
 ) -> Response:
     fields = query.fields()
-    page = found.page
+    page, counts = found.page, found.counts
     return await render_page(
         request,
         "jobs.html",
@@ -98,13 +90,13 @@ async def _render_list(
         hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
-        tabs=[] if found.error else tabs(request, query, found.counts),
+        tabs=[] if found.error else tabs(request, query, counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
         acts=[] if found.error else bulk_buttons(request, query.state),
         filter=found.filter,
-        matching=found.matching,
-        capped=found.capped,
+        matching=len(page.items) if counts is None else count_in_state(counts, query.state),
+        capped=counts is not None and counts.capped,
         older=request.link_to("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
         newest=request.link_to("/jobs", **fields) if query.before else None,
         export=None if found.error else request.link_to("/jobs/export", **fields),

@@ -56,19 +56,13 @@ class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 def form_of(info: ScheduleInfo) -> ScheduleForm:
     """The values of an existing schedule."""
-    kind = "cron" if info.cron is not None else "grid" if info.grid else "after"
+    same = ("name", "task", "tz", "args", "queue", "overlap", "catch_up")
     return ScheduleForm(
-        name=info.name,
-        task=info.task,
-        kind=kind,
+        **{name: getattr(info, name) for name in same},
+        kind="cron" if info.cron is not None else "grid" if info.grid else "after",
         cron=info.cron or "",
-        tz=info.tz,
         every="" if info.every is None else _format_interval(info.every),
-        args=info.args,
-        queue=info.queue,
         priority=str(info.priority),
-        overlap=info.overlap,
-        catch_up=info.catch_up,
         catch_up_limit=str(info.catch_up_limit),
         max_late="" if info.max_late is None else _format_interval(info.max_late),
         jitter=_format_interval(info.jitter) if info.jitter else "",
