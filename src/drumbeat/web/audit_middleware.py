@@ -103,6 +103,9 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
     key = request.headers.get(KEY_HEADER)
     if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem(422, f"it must have 1 to {MAX_KEY_LENGTH} printable ASCII characters", argument="Idempotency-Key")
+    reason = getattr(request.payload, "reason", "") or getattr(request.query, "reason", "")
+    if len(reason) > MAX_REASON_LENGTH or not reason.replace("\n", " ").isprintable():
+        raise Problem(422, f"reason must have at most {MAX_REASON_LENGTH} printable characters", argument="reason")
     query = msgspec.json.encode(request.query)
     hashed = b"\n".join((route.method.encode(), request.route_path.encode(errors="replace"), query, request.raw_body))
     act = new_act(
@@ -111,9 +114,7 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
         via="api",
         verb=_describe(request, "verb") or route.verb,
         target=_describe(request, "target") or "/".join(request.path_params.values()),
-        reason=_check_text(
-            getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
-        ),
+        reason=reason,
     )
     request_hash = None if key is None else hashlib.sha256(hashed).hexdigest()
     return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
@@ -123,12 +124,6 @@ def _describe(request: DashboardRequest, name: str) -> str:
     """The verb or target that the body itself defines; empty: none."""
     describe = getattr(request.payload, name, None)
     return str(describe()) if callable(describe) else ""
-
-
-def _check_text(value: str, name: str, longest: int) -> str:
-    if len(value) > longest or not value.replace("\n", " ").isprintable():
-        raise Problem(422, f"{name} must have at most {longest} printable characters", argument=name)
-    return value
 
 
 async def _replay_response(

@@ -158,7 +158,9 @@ async def show(request: DashboardRequest, name: str, query: FiresQuery) -> Respo
     info = await schedules.show(request, name)
     now = await request.store_time()
     last_fires = (await schedules.load_fires(request, [name], limit=SLOTS))[name]
-    fires = await _load_page_of_fires(request, name, query.before, last_fires)
+    fires = last_fires[:ROWS]  # the newest page of the table is a part of what the strip shows
+    if query.before is not None:
+        fires = (await schedules.list_fires(request, name, FiresQuery(before=query.before, limit=ROWS))).items
     coming: list[PreviewedFire] = []
     if info.state is ScheduleState.ACTIVE:
         with suppress(ConfigError):  # an unreadable rule has no fire times; the page shows the rule
@@ -207,15 +209,6 @@ def enqueued_job(act: AuditAct) -> JobId | None:
         return None
     id = answer.id if answer.body is None else answer.body.id
     return JobId(id) if id is not None and is_job_id(id) else None
-
-
-async def _load_page_of_fires(
-    request: DashboardRequest, name: str, before: datetime | None, last_fires: list[FireInfo]
-) -> list[FireInfo]:
-    """A page of the table; the newest page is a part of what the strip has read."""
-    if before is None:
-        return last_fires[:ROWS]
-    return (await schedules.list_fires(request, name, FiresQuery(before=before, limit=ROWS))).items
 
 
 def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = False) -> tuple[ActionButton | None, ...]:
