@@ -36,17 +36,6 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a search."""
-
-    page: Page[JobRecord] = Page(items=[])
-    counts: JobCounts | None = None
-    """None: not counted."""
-    filter: str = "{}"
-    error: InvalidArguments | None = None
-    """Why the search is invalid."""
-
-
 class Tab(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     url: str
@@ -58,49 +47,49 @@ async def show_list(request: DashboardRequest, query: JobsPageQuery) -> Response
     try:
         if query.q:
             return await _redirect_search(request, query)
-        found = await _search(request, query)
+        now = await request.store_time()
+        page = await jobs.list_jobs(request, to_list_query(query, now))
+        if query.is_past:
+            # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
+            return await _render_list(request, query, page)
+        chosen = to_counts_query(query, now)
+        counts = await jobs.count_jobs(request, msgspec.structs.replace(chosen, state=None))
     except InvalidArguments as error:
-        return await _render_list(request, query, SearchResult(error=error), status=422)
-    return await _render_list(request, query, found)
-
-
-async def _search(request: DashboardRequest, query: JobsPageQuery) -> SearchResult:
-    now = await request.store_time()
-    chosen = to_counts_query(query, now)
-    page = await jobs.list_jobs(request, to_list_query(query, now))
-    if query.is_past:
-        # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
-        return SearchResult(page=page)
-    counts = await jobs.count_jobs(request, msgspec.structs.replace(chosen, state=None))
-    return SearchResult(page=page, counts=counts, filter=msgspec.json.encode(_without_none(chosen)).decode())
+        return await _render_list(request, query, Page(items=[]), error=error)
+    return await _render_list(request, query, page, counts, msgspec.json.encode(_without_none(chosen)).decode())
 
 
 async def _render_list(
-    request: DashboardRequest, query: JobsPageQuery, found: SearchResult, status: int = 200
+    request: DashboardRequest,
+    query: JobsPageQuery,
+    page: Page[JobRecord],
+    counts: JobCounts | None = None,
+    filter: str = "{}",
+    error: InvalidArguments | None = None,
 ) -> Response:
+    """Without counts: not counted. With an error: why the search is invalid."""
     fields = query.fields()
-    page, counts = found.page, found.counts
     return await render_page(
         request,
         "jobs.html",
         page="jobs",
         title=f"{query.state or 'all'} jobs".capitalize(),
-        status=status,
+        status=422 if error else 200,
         fields=query,
         hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
-        tabs=[] if found.error else tabs(request, query, counts),
+        tabs=[] if error else tabs(request, query, counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
-        acts=[] if found.error else bulk_buttons(request, query.state),
-        filter=found.filter,
+        acts=[] if error else bulk_buttons(request, query.state),
+        filter=filter,
         matching=len(page.items) if counts is None else count_in_state(counts, query.state),
         capped=counts is not None and counts.capped,
         older=request.link_to("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
         newest=request.link_to("/jobs", **fields) if query.before else None,
-        export=None if found.error else request.link_to("/jobs/export", **fields),
-        error=found.error,
+        export=None if error else request.link_to("/jobs/export", **fields),
+        error=error,
         q=query.q or "",
     )
 

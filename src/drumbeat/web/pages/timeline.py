@@ -53,13 +53,9 @@ class TimelinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineView(TimelinePageQuery, frozen=True, kw_only=True):
     """The window and its navigation."""
 
-    by: str
-    range: str
-    q: str
-    until: datetime | None
     earlier: str
     """`until` of the previous window. Empty: the current one."""
     later: str
