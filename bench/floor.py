@@ -18,7 +18,7 @@ from drumbeat.ids import InstanceId, JobId, new_job_ids
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.insert import INSERT_WIDTH, insert_row
-from drumbeat.store.sqlite.statements import JOBS
+from drumbeat.store.sqlite.statements import SQL
 from drumbeat.store.sqlite.writer import CHECKPOINT_BYTES
 
 INSTANCE = InstanceId("floor")
@@ -71,7 +71,7 @@ def _insert(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
     for at in range(0, len(ids), ENQUEUE_BATCH):
         rows = [(id, *columns) for id in ids[at : at + ENQUEUE_BATCH]]
         db.run("BEGIN IMMEDIATE")
-        db.run_rows(JOBS.insert, INSERT_WIDTH, rows, (SYSTEM.now_us(),))
+        db.run_rows(SQL.jobs.insert, INSERT_WIDTH, rows, (SYSTEM.now_us(),))
         db.run("COMMIT")
         _checkpoint(db, path)
 
@@ -88,14 +88,14 @@ def _drain(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
         now = SYSTEM.now_us()
         if held:
             finished = db.run_rows(
-                JOBS.move_to_history, FINISHED_WIDTH, held, (INSTANCE, "succeeded", "succeeded", now)
+                SQL.jobs.move_to_history, FINISHED_WIDTH, held, (INSTANCE, "succeeded", "succeeded", now)
             )
             assert finished == len(held), f"{finished} of {len(held)} were finished"
-            db.run(JOBS.delete_finished, {"seq": history})
+            db.run(SQL.jobs.delete_finished, {"seq": history})
             history += finished
-        picked = db.value(JOBS.pick, {"queue": QUEUE, "now": now, "limit": BATCH, "instance": INSTANCE})
-        db.run(JOBS.claim, {"picked": picked, "instance": INSTANCE, "now": now})
-        db.value(JOBS.claimed_jobs, {"picked": picked})
+        picked = db.value(SQL.jobs.pick, {"queue": QUEUE, "now": now, "limit": BATCH, "instance": INSTANCE})
+        db.run(SQL.jobs.claim, {"picked": picked, "instance": INSTANCE, "now": now})
+        db.value(SQL.jobs.claimed_jobs, {"picked": picked})
         db.run("COMMIT")
         _checkpoint(db, path)
         held = [(id, now, now, now, None, None, None) for id in ids[at : at + BATCH]]

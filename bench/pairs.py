@@ -15,13 +15,14 @@ import tempfile
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bench.engines import ENGINES
 from bench.processes import ROOT, SOURCE_NAME
 
-MEASURES = ("enqueue", "drain", "latency")
+MEASURES = ("enqueue", "drain", "latency", "handoff")
 FIGURES = {
     "enqueue_bulk": "enqueue/s, bulk",
     "enqueue_cpu_us": "enqueue, bulk: client CPU µs for a job",
@@ -31,6 +32,8 @@ FIGURES = {
     "drain_server_cpu_us": "drain: server CPU µs for a job",
     "pickup_p50": "pickup p50 ms",
     "pickup_p99": "pickup p99 ms",
+    "handoff_p50": "lock, from process to process: p50 ms",
+    "handoff_p99": "lock, from process to process: p99 ms",
 }
 
 
@@ -61,17 +64,25 @@ def extract(revision: str, folder: Path) -> None:
 
 def run(source: Path, engine: str, measures: Sequence[str]) -> dict[str, float]:
     """One round of the bench with the package from `source`; it is found before the installed one."""
+    figures: dict[str, float] = {}
+    jobs = [option for measure in measures if measure != "handoff" for option in ("--measure", measure)]
+    if jobs:
+        told = run_bench(source, ["bench", "--engine", engine, "--only", "drumbeat", *jobs, "--rounds", "1"])[engine]
+        if told["failures"]:
+            raise click.ClickException(f"{engine}: {told['failures']}")
+        figures |= {name: values[0] for name, values in told["contenders"]["drumbeat"]["figures"].items()}
+    if "handoff" in measures:
+        told = run_bench(source, ["bench.locks", "--engine", engine, "--measure", "handoff"])[engine]["handoff"]
+        figures |= {"handoff_p50": told["p50 ms"], "handoff_p99": told["p99 ms"]}
+    return figures
+
+
+def run_bench(source: Path, arguments: Sequence[str]) -> Any:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        chosen = [option for measure in measures for option in ("--measure", measure)]
-        command = [sys.executable, "-m", "bench", "--engine", engine, "--only", "drumbeat", *chosen]
         environment = {**os.environ, SOURCE_NAME: str(source)}
-        subprocess.run(
-            [*command, "--rounds", "1", "--json", file.name], env=environment, cwd=ROOT, check=True, capture_output=True
-        )
-        told = json.loads(Path(file.name).read_text())[engine]
-    if told["failures"]:
-        raise click.ClickException(f"{engine}: {told['failures']}")
-    return {name: values[0] for name, values in told["contenders"]["drumbeat"]["figures"].items()}
+        command = [sys.executable, "-m", *arguments, "--json", file.name]
+        subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
+        return json.loads(Path(file.name).read_text())
 
 
 def table(engine: str, base: str, seen: dict[str, list[dict[str, float]]]) -> str:

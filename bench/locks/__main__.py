@@ -1,7 +1,9 @@
 """`python -m bench.locks`: all about locks, engine by engine; `--engine redis --measure alone` for less."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -36,15 +38,23 @@ MEASURES: dict[str, Callable[[str, str, Count | None, bool], Figures]] = {
 @click.option("--engine", "engines", multiple=True, type=click.Choice(["sqlite", "postgres", "redis"]))
 @click.option("--measure", "measures", multiple=True, type=click.Choice(["local", *MEASURES]))
 @click.option("--quick", is_flag=True, help="Small numbers: shows that all runs, not how fast.")
-def main(engines: tuple[str, ...], measures: tuple[str, ...], quick: bool) -> None:
+@click.option(
+    "--json", "file", type=click.Path(path_type=Path), help="Write the figures of engine and measure to this file."
+)
+def main(engines: tuple[str, ...], measures: tuple[str, ...], quick: bool, file: Path | None) -> None:
     """Locks: uncontended, handed over, and with a crowd in line."""
     print(f"load before the run: {machine.load():.1f}{', busy' if machine.is_busy() else ''}")
     if "local" in (measures or ["local"]):
         show("local_lock", local())
+    seen: dict[str, dict[str, Figures]] = {}
     for engine in engines or ("sqlite", "postgres", "redis"):
         for name in [name for name in MEASURES if name in (measures or MEASURES)]:
             with place(engine) as (url, count):
-                show(f"{engine}, {name}", MEASURES[name](engine, url, count, quick))
+                figures = MEASURES[name](engine, url, count, quick)
+            seen.setdefault(engine, {})[name] = figures
+            show(f"{engine}, {name}", figures)
+    if file:
+        file.write_text(json.dumps(seen))
 
 
 def show(title: str, figures: Figures) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from bench.apps import URL_NAME
 from bench.locks.places import Count
 from bench.measures import quantile
-from bench.processes import ROOT
+from bench.processes import ROOT, python_path
 from drumbeat import Drumbeat
 
 IN_LINE_NS = 10_000_000
@@ -82,7 +82,7 @@ def playing(url: str, told: Sequence[tuple[object, ...]]) -> "Iterator[list[subp
         subprocess.Popen(
             [sys.executable, "-m", "bench.locks.player", *map(str, each)],
             cwd=ROOT,
-            env=os.environ | {URL_NAME: url},
+            env=os.environ | {URL_NAME: url, "PYTHONPATH": python_path()},
             stdout=subprocess.PIPE,
             text=True,
         )

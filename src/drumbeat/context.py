@@ -5,10 +5,11 @@ store: the worker carries progress and aborts; completions go through a `Complet
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Protocol
 
 from drumbeat import logs
@@ -59,20 +60,8 @@ class Completion(StrEnum):
     CONFIRMED = "sure"  # it was
 
 
-class JobTransaction(Protocol):
+class JobTransaction(AbstractAsyncContextManager[Any, None], AbstractContextManager[Any, None], Protocol):
     """A transaction on a connection of its own that commits the block's writes together with the job's completion."""
-
-    async def __aenter__(self) -> Any: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 class Completer(Protocol):
@@ -85,24 +74,16 @@ class Completer(Protocol):
     def transaction(self, job: "RunningJob") -> JobTransaction: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RunningJob:
     """The job whose handler is running here."""
 
-    __slots__ = ("_claimed", "_completer", "_report_progress", "aborted", "completion", "started_us")
-
-    def __init__(
-        self,
-        claimed: ClaimedJob,
-        report_progress: Callable[[ClaimedJob, Any], None],
-        completer: Completer,
-        started_us: int,
-    ) -> None:
-        self._claimed = claimed
-        self._report_progress = report_progress
-        self._completer = completer
-        self.started_us = started_us
-        self.completion: Completion | None = None
-        self.aborted = AbortSignal()
+    _claimed: ClaimedJob
+    _report_progress: Callable[[ClaimedJob, Any], None]
+    _completer: Completer
+    started_us: int
+    completion: Completion | None = None
+    aborted: AbortSignal = field(default_factory=AbortSignal)
 
     @property
     def id(self) -> JobId:

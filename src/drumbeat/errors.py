@@ -223,17 +223,17 @@ class NotInJob(DrumbeatError):
 class JobError(DrumbeatError):
     """A job ended without a result. `type` is the name of the exception's class; `traceback` is text, or empty."""
 
+    _end = "failed"
+    _shows_type = True
+
     def __init__(self, id: str, task: str, *, type: str = "", message: str = "", traceback: str = "") -> None:
-        super().__init__(f"job {id} ({task}) {self._describe_end(type, message)}")
+        details = [part for part in (type if self._shows_type else "", message) if part]
+        super().__init__(f"job {id} ({task}) {': '.join([self._end, *details])}")
         self.id = id
         self.task = task
         self.type = type
         self.message = message
         self.traceback = traceback
-
-    def _describe_end(self, type: str, message: str) -> str:
-        reason = ": ".join(part for part in (type, message) if part)
-        return f"failed: {reason}" if reason else "failed"
 
 
 class JobFailed(JobError):
@@ -243,22 +243,22 @@ class JobFailed(JobError):
 class JobCancelled(JobError):
     """The job was cancelled before it succeeded."""
 
-    def _describe_end(self, type: str, message: str) -> str:
-        return f"was cancelled: {message}" if message else "was cancelled"
+    _end = "was cancelled"
+    _shows_type = False
 
 
 class JobTimedOut(JobError):
     """The job's last attempt exceeded its timeout; it is a dead letter."""
 
-    def _describe_end(self, type: str, message: str) -> str:
-        return f"timed out: {message}" if message else "timed out"
+    _end = "timed out"
+    _shows_type = False
 
 
 class ResultNotKept(JobError):
     """The job succeeded, but its result could not be stored."""
 
-    def _describe_end(self, type: str, message: str) -> str:
-        return f"succeeded, but its result was not kept: {message}"
+    _end = "succeeded, but its result was not kept"
+    _shows_type = False
 
 
 class LockError(DrumbeatError):

@@ -10,62 +10,50 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from logging import DEBUG, ERROR, WARNING
+from operator import attrgetter
 from typing import Any
 
+from . import events
 from .durations import from_us
-from .events import (
-    AttemptFailed,
-    Event,
-    Events,
-    InstanceDied,
-    JobFinished,
-    JobsDone,
-    JobStarted,
-    LeaderChanged,
-    LeaseLost,
-    LoopBlocked,
-    ResultRefused,
-    RoomFailed,
-    ScheduleFired,
-    ScheduleRestored,
-    ScheduleSkipped,
-    StoreDown,
-    StoreEmptied,
-    StoreHasSpace,
-    StoreOutOfSpace,
-    StoreUp,
-    ThreadAbandoned,
-)
+
+EventLogger = Callable[[Any], None]
 
 log = logging.getLogger("drumbeat.worker")
 
 
 @contextmanager
-def log_events(events: Events) -> Iterator[None]:
+def log_events(hub: events.Events) -> Iterator[None]:
     """Log events while the body runs."""
-    loggers: dict[type[Event], Callable[[Any], None]] = dict(_LOGGERS)
-    if log.isEnabledFor(logging.DEBUG):
+    loggers = dict(_LOGGERS)
+    if log.isEnabledFor(DEBUG):
         # Only then: these events are built for each job if they have a subscriber.
         loggers |= _DEBUG_LOGGERS
     for kind, log_event in loggers.items():
-        events.subscribe(kind, log_event)
+        hub.subscribe(kind, log_event)
     try:
         yield
     finally:
         for kind, log_event in loggers.items():
-            events.unsubscribe(kind, log_event)
+            hub.unsubscribe(kind, log_event)
 
 
-def _job_started(event: JobStarted) -> None:
-    log.debug("job started", extra={"job": event.job.id, "task": event.job.task, "attempt": event.job.attempt})
+def _logger(level: int, message: str, *fields: str) -> EventLogger:
+    """Logs this message with these attributes of the event: "url", or "job=job.id" under another name."""
+    pairs = [field.partition("=") for field in fields]
+    getters = {name: attrgetter(path or name) for name, _, path in pairs}
+
+    def log_event(event: events.Event) -> None:
+        log.log(level, message, extra={name: get(event) for name, get in getters.items()})
+
+    return log_event
 
 
-def _job_finished(event: JobFinished) -> None:
-    facts = {"job": event.job.id, "task": event.job.task, "state": str(event.state), "took": event.took}
-    log.debug("job finished", extra=facts)
+error_logger, warning_logger, debug_logger = (partial(_logger, level) for level in (ERROR, WARNING, DEBUG))
 
 
-def _job_failed(event: AttemptFailed) -> None:
+def _job_failed(event: events.AttemptFailed) -> None:
     facts = {"job": event.job.id, "task": event.job.task, "attempt": event.attempt}
     facts["error"] = f"{event.error.type}: {event.error.message}"
     if event.dead:
@@ -74,118 +62,82 @@ def _job_failed(event: AttemptFailed) -> None:
         log.warning("job failed", extra=facts | {"retry_in": event.retry_in})
 
 
-def _jobs_done(event: JobsDone) -> None:
+def _jobs_done(event: events.JobsDone) -> None:
     counts = {"succeeded": event.succeeded, "failed": event.failed, "dead": event.dead, "cancelled": event.cancelled}
     log.info("jobs done", extra={name: count for name, count in counts.items() if count} | {"seconds": event.seconds})
 
 
-def _result_refused(event: ResultRefused) -> None:
-    facts = {"job": event.id, "task": event.task, "token": event.token, "instance": event.instance}
-    log.warning("late outcome refused: the job belongs to another instance by now", extra=facts)
-
-
-def _lease_lost(event: LeaseLost) -> None:
-    facts = {"instance": event.instance, "running": event.running}
-    log.error("this instance was declared dead: its running jobs are aborted", extra=facts)
-
-
-def _store_down(event: StoreDown) -> None:
-    log.error("the store does not answer; trying again", extra={"url": event.url, "reason": event.reason})
-
-
-def _store_up(event: StoreUp) -> None:
-    log.warning("the store answers again", extra={"url": event.url, "after": event.after})
-
-
-def _store_emptied(event: StoreEmptied) -> None:
-    facts = {"url": event.url, "instance": event.instance}
-    log.error("the store was emptied: jobs, people's schedules, pauses, locks and history are gone", extra=facts)
-
-
-def _store_out_of_space(event: StoreOutOfSpace) -> None:
-    facts = {"url": event.url, "reason": event.reason}
-    log.error("the store is full: free some space; what cannot be written is kept and retried", extra=facts)
-
-
-def _store_has_space(event: StoreHasSpace) -> None:
-    log.warning("the store has space again", extra={"url": event.url, "after": event.after})
-
-
-def _loop_blocked(event: LoopBlocked) -> None:
+def _loop_blocked(event: events.LoopBlocked) -> None:
     facts = {"seconds": event.seconds, "tasks": ",".join(event.tasks), "where": event.where}
     log.warning("a handler blocks the event loop: use `def`, or await", extra=facts)
 
 
-def _thread_abandoned(event: ThreadAbandoned) -> None:
-    facts = {"job": event.id, "task": event.task, "abandoned": event.abandoned}
-    log.error("a handler did not end in time: its thread was replaced", extra=facts)
-
-
-def _room_failed(event: RoomFailed) -> None:
+def _room_failed(event: events.RoomFailed) -> None:
     facts = {"room": event.room, "error": f"{event.error.type}: {event.error.message}", "failed": event.failed}
     # With its traceback: it is kept nowhere else.
     log.error("a room's handler failed", exc_info=event.exception, extra=facts)
 
 
-def _instance_died(event: InstanceDied) -> None:
-    facts = {"dead": event.dead, "crash_suspect": event.jobs.crash_suspect, "released": event.jobs.released}
-    log.warning("an instance was declared dead: its jobs are freed", extra=facts)
-
-
-def _leader_changed(event: LeaderChanged) -> None:
+def _leader_changed(event: events.LeaderChanged) -> None:
     facts = {"leader": event.leader, "term": event.term, "is_me": event.leader == event.instance}
     log.info("the controllers have a new leader", extra=facts)
 
 
-def _schedule_fired(event: ScheduleFired) -> None:
+def _schedule_fired(event: events.ScheduleFired) -> None:
     facts = {"schedule": event.schedule, "at": _format_timestamp(event.at), "job": event.job, "late": event.late}
     log.debug("schedule fired", extra=facts)
 
 
-def _schedule_restored(event: ScheduleRestored) -> None:
-    log.error("a declared schedule had vanished from the store: declared again", extra={"schedule": event.schedule})
-
-
-def _schedule_skipped(event: ScheduleSkipped) -> None:
-    facts = {
-        "schedule": event.schedule,
-        "first": _format_timestamp(event.first),
-        "count": event.count,
-        "reason": event.reason,
-    }
+def _schedule_skipped(event: events.ScheduleSkipped) -> None:
+    first, last = _format_timestamp(event.first), _format_timestamp(event.last)
+    facts = {"schedule": event.schedule, "first": first, "count": event.count, "reason": event.reason}
     if event.reason == "overlap":
         # Intended by overlap="skip"; a short interval may do it all the time.
         log.info("schedule skipped: its last run is not over", extra=facts)
     else:
-        log.warning(
-            "schedule skipped: fire times passed without a run", extra=facts | {"last": _format_timestamp(event.last)}
-        )
+        log.warning("schedule skipped: fire times passed without a run", extra=facts | {"last": last})
 
 
 def _format_timestamp(us: int) -> str:
     return from_us(us).isoformat()
 
 
-_LOGGERS: dict[type[Event], Callable[[Any], None]] = {
-    AttemptFailed: _job_failed,
-    JobsDone: _jobs_done,
-    ResultRefused: _result_refused,
-    LeaseLost: _lease_lost,
-    StoreDown: _store_down,
-    StoreUp: _store_up,
-    StoreEmptied: _store_emptied,
-    StoreOutOfSpace: _store_out_of_space,
-    StoreHasSpace: _store_has_space,
-    LoopBlocked: _loop_blocked,
-    ThreadAbandoned: _thread_abandoned,
-    RoomFailed: _room_failed,
-    InstanceDied: _instance_died,
-    LeaderChanged: _leader_changed,
-    ScheduleSkipped: _schedule_skipped,
-    ScheduleRestored: _schedule_restored,
+_LOGGERS: dict[type[events.Event], EventLogger] = {
+    events.AttemptFailed: _job_failed,
+    events.JobsDone: _jobs_done,
+    events.ResultRefused: warning_logger(
+        "late outcome refused: the job belongs to another instance by now",
+        *("job=id", "task", "token", "instance"),
+    ),
+    events.LeaseLost: error_logger(
+        "this instance was declared dead: its running jobs are aborted", "instance", "running"
+    ),
+    events.StoreDown: error_logger("the store does not answer; trying again", "url", "reason"),
+    events.StoreUp: warning_logger("the store answers again", "url", "after"),
+    events.StoreEmptied: error_logger(
+        "the store was emptied: jobs, people's schedules, pauses, locks and history are gone", "url", "instance"
+    ),
+    events.StoreOutOfSpace: error_logger(
+        "the store is full: free some space; what cannot be written is kept and retried", "url", "reason"
+    ),
+    events.StoreHasSpace: warning_logger("the store has space again", "url", "after"),
+    events.LoopBlocked: _loop_blocked,
+    events.ThreadAbandoned: error_logger(
+        "a handler did not end in time: its thread was replaced", "job=id", "task", "abandoned"
+    ),
+    events.RoomFailed: _room_failed,
+    events.InstanceDied: warning_logger(
+        "an instance was declared dead: its jobs are freed",
+        *("dead", "crash_suspect=jobs.crash_suspect", "released=jobs.released"),
+    ),
+    events.LeaderChanged: _leader_changed,
+    events.ScheduleSkipped: _schedule_skipped,
+    events.ScheduleRestored: error_logger(
+        "a declared schedule had vanished from the store: declared again", "schedule"
+    ),
 }
-_DEBUG_LOGGERS: dict[type[Event], Callable[[Any], None]] = {
-    JobStarted: _job_started,
-    JobFinished: _job_finished,
-    ScheduleFired: _schedule_fired,
+_DEBUG_LOGGERS: dict[type[events.Event], EventLogger] = {
+    events.JobStarted: debug_logger("job started", "job=job.id", "task=job.task", "attempt=job.attempt"),
+    events.JobFinished: debug_logger("job finished", "job=job.id", "task=job.task", "state", "took"),
+    events.ScheduleFired: _schedule_fired,
 }

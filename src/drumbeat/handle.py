@@ -15,6 +15,7 @@ from .durations import Duration
 from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
 from .ids import JobId
 from .protocols import Enqueuer
+from .sync_loop import SYNC_LOOP
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -61,10 +62,9 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False):
 class SyncJobHandle(Generic[R_co]):
     """One job, for code without a loop; the methods are those of `JobHandle`, and block."""
 
-    __slots__ = ("_client", "_handle")
+    __slots__ = ("_handle",)
 
-    def __init__(self, client: Enqueuer, handle: JobHandle[R_co]) -> None:
-        self._client = client
+    def __init__(self, handle: JobHandle[R_co]) -> None:
         self._handle = handle
 
     @property
@@ -76,13 +76,13 @@ class SyncJobHandle(Generic[R_co]):
         return self._handle.created
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        return self._client.call_sync("job.result", self._handle.result(timeout))
+        return SYNC_LOOP.run("job.result", self._handle.result(timeout))
 
     def cancel(self) -> CancelAnswer:
-        return self._client.call_sync("job.cancel", self._handle.cancel())
+        return SYNC_LOOP.run("job.cancel", self._handle.cancel())
 
     def job(self) -> Job:
-        return self._client.call_sync("job.job", self._handle.job())
+        return SYNC_LOOP.run("job.job", self._handle.job())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
@@ -90,9 +90,7 @@ class SyncJobHandle(Generic[R_co]):
 
 def job_error(id: JobId, task: str, state: JobState, failure: Failure | None) -> JobError:
     """The error for a job that ended without a result."""
-    facts = (
-        {} if failure is None else {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
-    )
+    facts: dict[str, str] = {} if failure is None else msgspec.structs.asdict(failure)
     if state is JobState.CANCELLED:
         return JobCancelled(id, task, **facts)
     if failure is not None and failure.type == TIMED_OUT:

@@ -22,9 +22,9 @@ further one: the worker decides whether it may stop. A store that cannot be open
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from drumbeat.clock import Clock
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstance, Peer
@@ -38,6 +38,8 @@ from drumbeat.store.lost_counts import recover_counts
 from drumbeat.store.protocol import Store
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LEAVE_TIMEOUT = 5.0
 SHORT_LEAVE_TIMEOUT = 0.5
@@ -163,7 +165,7 @@ class Heartbeat:
 
     async def _run(self, call: CallOnLoop, registered: "asyncio.Future[None]") -> None:
         self._loop = asyncio.get_running_loop()
-        async with await self._open(call) as store:
+        async with await self._retry(call, self._open_store) as store:
             await self._register(store, call)
             call(registered.set_result, None)
             try:
@@ -176,10 +178,11 @@ class Heartbeat:
             finally:
                 await self._leave(store, "left")
 
-    async def _open(self, call: CallOnLoop) -> Store:
+    async def _retry(self, call: CallOnLoop, step: Callable[[], Awaitable[T]]) -> T:
+        """Repeat this until the store answers."""
         while True:
             try:
-                return await self._open_store()
+                return await step()
             except StoreUnavailable as error:
                 self._handle_failure(call, error)
                 await self._clock.sleep(self._settings.heartbeat)
@@ -236,16 +239,12 @@ class Heartbeat:
 
     async def _register(self, store: Store, call: CallOnLoop) -> None:
         """Retried: a store that has lost us may be unreachable as well."""
-        while True:
-            try:
-                await store.instances.register(self._description.describe_instance(self._id, self._wake_address))
-            except StoreUnavailable as error:
-                self._handle_failure(call, error)
-                await self._clock.sleep(self._settings.heartbeat)
-            else:
-                self._companion.on_identity(self._id)
-                call(self._listener.on_identity, self._id)
-                return
+        description = self._description
+        await self._retry(
+            call, lambda: store.instances.register(description.describe_instance(self._id, self._wake_address))
+        )
+        self._companion.on_identity(self._id)
+        call(self._listener.on_identity, self._id)
 
     async def _leave(self, store: Store, reason: str) -> None:
         try:

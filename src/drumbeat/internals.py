@@ -1,7 +1,7 @@
 """AppInternals: the parts behind a `Drumbeat` app, which workers, the dashboard and the CLI use as `app._internals`.
 
-Implements `protocols.WorkerApp` and `protocols.DashboardApp`. Nothing here does I/O before the first call; settings resolve at
-the first use.
+Implements `protocols.WorkerApp`; the dashboard knows it as `Admin`. Nothing here does I/O before the first call; settings
+resolve at the first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from drumbeat.admin import Admin, Run, RunQuery, history
+from drumbeat.admin import Admin
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.schedule import NewSchedule
@@ -23,8 +23,7 @@ from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
 from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
-from drumbeat.tasks import Registry, Room, Task
-from drumbeat.tasks.room import RoomRegistry
+from drumbeat.tasks import Registry, Room
 from drumbeat.tasks.schedule_decorators import Declarations
 
 if TYPE_CHECKING:
@@ -40,23 +39,16 @@ class AppInternals(Admin):
     def __init__(self, code_settings: Mapping[str, object], clock: Clock, make_app: Callable[..., Drumbeat]) -> None:
         check_setting_names(code_settings)
         self.code_settings = code_settings
-        self.clock = clock
         self._make_app = make_app
         self._flags: dict[str, object] = {}
         self._outbox: tuple[Settings, Outbox] | None = None
-        self.registry = Registry()
         self.declarations = Declarations()
-        self.room_registry = RoomRegistry()
+        self.rooms: dict[str, Room[..., Any]] = {}
         self.events = Events()
         self.lifespans: list[Lifespan] = []
-        super().__init__(Client(self.load_settings, self.registry, clock), lambda: self.settings, clock)
+        super().__init__(Client(self.load_settings, Registry(), clock))
         self.client.wrap_transactional = self._wrap_transactional
         self.keeper = LeaseKeeper(lambda: self.open_store(), lambda: self.settings, clock)
-
-    @property
-    def settings(self) -> Settings:
-        """Resolved at the first use, from flags, code, environment, `.env` and defaults."""
-        return self.client.settings
 
     def load_settings(self) -> Settings:
         """What `settings` would be if it were resolved now. Fixes nothing: flags may still follow."""
@@ -85,14 +77,6 @@ class AppInternals(Admin):
                 name,
             )
 
-    @property
-    def registered_tasks(self) -> list[Task[..., Any]]:
-        return list(self.registry)
-
-    @property
-    def registered_rooms(self) -> list[Room[..., Any]]:
-        return list(self.room_registry)
-
     def declared_schedules(self) -> list[NewSchedule]:
         """Complete definitions of all schedules that the code declares.
 
@@ -100,11 +84,6 @@ class AppInternals(Admin):
             ConfigError: a schedule that no worker of this program could run.
         """
         return self.declarations.complete_schedules(self.settings, self.client.declared_queues())
-
-    @property
-    def transactional(self) -> Transactional:
-        """Operations inside the caller's own transaction."""
-        return self.client.transactional
 
     def _wrap_transactional(self, transactional: Transactional) -> Transactional:
         return transactional if (outbox := self.outbox) is None else outbox.transactional
@@ -145,7 +124,7 @@ class AppInternals(Admin):
             self.clock,
             self.events,
             declared=self.declared_schedules(),
-            startup_calls=self.declarations.startup_calls,
+            startup_calls=list(self.declarations.startup_calls.values()),
             acquire_lock=self.lock,
         )
 
@@ -155,13 +134,6 @@ class AppInternals(Admin):
     def lock_client(self, name: str, options: LockOptions) -> LockClient:
         """Acquires and releases for `app.lock` and `app.sync.lock`."""
         return LockClient(parse_options(name, options), self.keeper, self.store, lambda: self.settings, self.clock)
-
-    async def history(self, *, task: str | Task[..., Any] | None = None, **query: Unpack[RunQuery]) -> list[Run]:
-        return await history(self.client, task, query)
-
-    async def store(self) -> Store:
-        """The running loop's store, opened at the first call."""
-        return await self.client.store()
 
     async def open_store(self) -> Store:
         """A separate store on the same database; the caller closes it."""

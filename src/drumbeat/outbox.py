@@ -104,10 +104,10 @@ class OutboxTransactional:
         self._transactional = transactional
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
-        return await self._app._internals.transactional.add(conn, self._to_messages(jobs), notify=notify)
+        return await self._app._internals.client.transactional.add(conn, self._to_messages(jobs), notify=notify)
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
-        return self._app._internals.transactional.add_sync(conn, self._to_messages(jobs), notify=notify)
+        return self._app._internals.client.transactional.add_sync(conn, self._to_messages(jobs), notify=notify)
 
     def _to_messages(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         return [msgspec.structs.replace(self._task.bind(job), id=job.id) for job in jobs]

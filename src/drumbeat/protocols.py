@@ -1,30 +1,16 @@
-"""What the parts of the package need of an app: `Enqueuer` for tasks, `WorkerApp` for workers, `DashboardApp` for the web part.
+"""What the parts of the package need of an app: `Enqueuer` for tasks, `WorkerApp` for workers.
 
-`client.Client` is the one implementation of `Enqueuer`; `internals.AppInternals` implements the other two. These parts lie
-below `drumbeat.app` and never import it.
+`client.Client` is the one implementation of `Enqueuer`, `internals.AppInternals` that of `WorkerApp`. These parts lie below
+`drumbeat.app` and never import it. The dashboard lies above `drumbeat.admin`, and takes its `Admin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from drumbeat.admin import (
-        Audit,
-        Dead,
-        Instances,
-        Jobs,
-        Locks,
-        Queues,
-        Run,
-        RunQuery,
-        Schedules,
-        Stats,
-        System,
-        Tasks,
-    )
     from drumbeat.clock import Clock
     from drumbeat.core.job import CancelAnswer, Job, NewJob
     from drumbeat.durations import Duration
@@ -37,7 +23,6 @@ if TYPE_CHECKING:
     from drumbeat.tasks import Registry, Room, Task
     from drumbeat.worker.protocols import WorkerController
 
-T = TypeVar("T")
 ShareEncoder = Callable[[int], Sequence[str]]
 """From the number of workers in a room to the arguments (JSON) to send, at most one for each worker."""
 
@@ -78,10 +63,6 @@ class Enqueuer(Protocol):
 
     async def get_job(self, id: JobId) -> Job: ...
 
-    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run this on the loop thread for sync calls, and wait for it."""
-        ...
-
 
 class WorkerApp(Protocol):
     """What a worker needs of the app whose jobs it runs."""
@@ -93,9 +74,9 @@ class WorkerApp(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    def registry(self) -> Registry: ...
     @property
-    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
+    def rooms(self) -> Mapping[str, Room[..., Any]]: ...
     @property
     def keeper(self) -> LeaseKeeper: ...
     @property
@@ -117,27 +98,3 @@ class WorkerApp(Protocol):
     async def open_store(self) -> Store:
         """A separate store on the same database; the caller closes it."""
         ...
-
-
-class DashboardApp(Protocol):
-    """What the dashboard and its API need of the app they show."""
-
-    clock: Clock
-    registry: Registry
-    jobs: Jobs
-    dead: Dead
-    queues: Queues
-    tasks: Tasks
-    schedules: Schedules
-    instances: Instances
-    locks: Locks
-    stats: Stats
-    audit: Audit
-    system: System
-
-    @property
-    def settings(self) -> Settings: ...
-
-    async def store(self) -> Store: ...
-
-    async def history(self, *, task: str | Task[..., Any] | None = None, **query: Unpack[RunQuery]) -> list[Run]: ...

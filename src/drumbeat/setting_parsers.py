@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from .durations import seconds
 from .errors import ConfigError
-from .names import check_name, check_namespace
+from .names import check_name
 
 DEFAULT_WEIGHT = 3
 DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
@@ -189,42 +189,3 @@ def one_of(*words: str) -> Callable[[object], str]:
         return value.lower()
 
     return parse
-
-
-PARSERS: dict[str, Callable[[object], object]] = {
-    "url": parse_url,
-    "coordination": parse_url,
-    "outbox": parse_outbox,
-    "namespace": lambda value: check_namespace(value),
-    "app": parse_text,
-    "name": parse_text,
-    "version": parse_text,
-    "imports": parse_module_names,
-    "queues": parse_queues,
-    "strict": parse_bool,
-    "role": one_of(*ROLES),
-    "concurrency": int_between(1, 10_000),
-    "batch": int_between(1, 10_000),
-    "processes": int_between(1, 1_000),
-    "drain": parse_drain,
-    "heartbeat": duration_at_least(0.05),
-    "dead_after": duration_at_least(0.5),
-    "poll": duration_at_least(0.01),
-    "leader_lease": duration_at_least(0.5),
-    "max_failed_beats": int_between(1, 1_000_000),
-    "lock_lease": duration_at_least(0.3),
-    "lock_renew": duration_at_least(0.1),
-    "retention": duration_at_least(0),
-    "audit_retention": duration_at_least(0),
-    "crash_limit": int_between(1, 1_000),
-    "payload_limit": int_between(1_024, MAX_PAYLOAD_LIMIT),
-    "wait_for_version": duration_at_least(0),
-    "dashboard": parse_address,
-    "dashboard_tokens": parse_tokens,
-    "dashboard_proxy": parse_header,
-    "dashboard_proxy_role": parse_role_or_header,
-    "dashboard_proxy_from": parse_networks,
-    "dashboard_hosts": parse_hosts,
-    "log_level": one_of("debug", "info", "warning", "error"),
-    "log_format": one_of("text", "json"),
-}

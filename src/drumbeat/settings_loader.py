@@ -16,7 +16,7 @@ from typing import Any
 from . import dotenv, setting_parsers
 from .errors import ConfigError
 from .names import is_utf8, short_repr
-from .settings import DEFAULT_URL, NAMES, PREFIX, Settings
+from .settings import DEFAULT_URL, NAMES, PARSERS, PREFIX, Settings
 
 
 def load(flags: Mapping[str, object], code: Mapping[str, object]) -> Settings:
@@ -75,7 +75,7 @@ def _parse_setting(name: str, value: object, origin: str) -> object:
     if isinstance(value, str) and not is_utf8(value):
         raise ConfigError(f"setting {name} ({origin}) is not UTF-8: write it in UTF-8", name)
     try:
-        return setting_parsers.PARSERS[name](value)
+        return PARSERS[name](value)
     except ConfigError as error:
         raise ConfigError(f"setting {name} ({origin}): {error}", name) from error
     except ValueError as error:

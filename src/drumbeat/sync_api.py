@@ -41,4 +41,4 @@ class SyncApp(SyncAdmin):
         if conn is not None:
             return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs), notify)
         handles = SYNC_LOOP.run("app.sync.enqueue_many", client.enqueue_many(check_new_jobs(jobs)))
-        return [SyncJobHandle(client, handle) for handle in handles]
+        return [SyncJobHandle(handle) for handle in handles]

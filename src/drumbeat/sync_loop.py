@@ -10,13 +10,15 @@ import atexit
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from typing import Any, ParamSpec, TypeVar
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from .errors import WrongContext
 from .fork import reset_in_child
 
 P = ParamSpec("P")
 T = TypeVar("T")
+PartT = TypeVar("PartT")
 
 _CLOSE_TIMEOUT = 5.0
 _WAIT_INTERVAL = 0.5
@@ -114,3 +116,22 @@ def to_sync(name: str, function: Callable[P, Coroutine[Any, Any, T]]) -> Callabl
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__
     return call
+
+
+class SyncPart(Generic[PartT]):
+    """The sync form of an async object: a class whose attributes are `SyncMethod`."""
+
+    def __init__(self, part: PartT) -> None:
+        self._part = part
+
+
+class SyncMethod(Generic[P, T]):
+    """The sync form of an async method, with the same signature; `app.sync.jobs.list` of `Jobs.list`."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self._method = method
+        self._name = f"app.sync.{method.__qualname__.lower()}"
+        self.__doc__ = method.__doc__
+
+    def __get__(self, owner: SyncPart[Any], kind: type | None = None) -> Callable[P, T]:
+        return to_sync(self._name, MethodType(self._method, owner._part))

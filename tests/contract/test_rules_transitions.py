@@ -13,9 +13,9 @@ import pytest
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
-from drumbeat.core.transitions import Transition, blame_crash, decide_outcome, is_same_outcome, report_crash
+from drumbeat.core.transitions import HeldJob, Transition, blame_crash, decide_outcome, is_same_outcome, report_crash
 from drumbeat.durations import from_us, to_us
-from drumbeat.ids import InstanceId, JobId
+from drumbeat.ids import InstanceId
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from tests.conftest import ENGINES
@@ -39,26 +39,14 @@ def engine(request: pytest.FixtureRequest) -> str:
     return name
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job as the rules see it."""
-
-    id: JobId
-    token: int
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: bool
-    on_dead: str | None
-
-
-def running(claimed: ClaimedJob, job: Job) -> Running:
+def running(claimed: ClaimedJob, job: Job) -> HeldJob:
     assert job.state is JobState.RUNNING and job.started_at is not None
-    return Running(
+    return HeldJob(
         id=job.id,
         token=job.token,
+        task=job.task,
+        key=job.key,
+        unique=job.unique,
         run_at=to_us(job.run_at),
         claimed_at=to_us(job.started_at),
         failures=job.failures,

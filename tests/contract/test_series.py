@@ -204,6 +204,19 @@ async def test_a_series_that_stands_still_is_set_going_by_the_sweep(store: Store
     assert await store.schedules.advance_stalled() == 0
 
 
+async def test_the_sweep_sets_a_series_going_whose_end_is_more_than_an_interval_away(store: Store) -> None:
+    """Nearer to its end it has stopped, and is not started again."""
+    before = await store.inspect.now()
+    await put(store, after("far", end=before + 60 * MINUTE), next_at=None)
+    await put(store, after("over", end=before + MINUTE), next_at=None)
+    assert await store.schedules.advance_stalled() == 1
+    found = await got(store, "far")
+    assert found.next_at is not None
+    assert before <= found.next_at <= await store.inspect.now()
+    assert (await got(store, "over")).next_at is None
+    assert await store.schedules.advance_stalled() == 0
+
+
 async def test_of_a_release_and_a_cancellation_the_next_moment_is_set_whichever_comes_first(store: Store) -> None:
     for number in range(10):
         await put(store, after(f"s{number}"))

@@ -45,11 +45,11 @@ def make_backoff(clock: Clock) -> OutageBackoff:
 
 def make_firer(store: Store, clock: Clock, *, leading: bool = True, events: Events | None = None) -> Firer:
     return Firer(
-        store.schedules,
+        store,
         make_elector(clock, leading=leading),
         clock,
-        events or Events(),
         make_backoff(clock),
+        events or Events(),
         heartbeat=1.0,
         identity=lambda: ME,
     )

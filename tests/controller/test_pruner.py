@@ -45,7 +45,7 @@ async def store(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def pruner(store: Store, clock: FakeClock, elector: Elector) -> Pruner:
-    return Pruner(store, Settings(retention=3_600.0), elector, clock, make_backoff(clock))
+    return Pruner(store, elector, clock, make_backoff(clock), Settings(retention=3_600.0))
 
 
 async def rounds(store: Store, clock: FakeClock, elector: Elector, minutes: int) -> int:
@@ -130,7 +130,7 @@ async def test_counts_are_kept_for_two_hours_as_long_as_history_or_for_ever(stor
         """How much is left of each resolution, so much later."""
         await clock.advance(seconds)
         settings = Settings(retention=retention)
-        await Pruner(store, settings, make_elector(clock), clock, make_backoff(clock)).prune_all()
+        await Pruner(store, make_elector(clock), clock, make_backoff(clock), settings).prune_all()
         totals = await store.stats.read(Resolution.TOTAL, 0, 1)
         stretches = [
             await store.stats.read(resolution, 0, 2**60) for resolution in (Resolution.TEN_SECONDS, Resolution.MINUTE)

@@ -45,7 +45,7 @@ async def test_an_instance_of_both_roles_leads_fires_and_runs(url: str) -> None:
         led = await recorder.next(LeaderChanged)
     assert (led.leader, led.term) == (led.instance, 1)
     assert (fired.schedule, fired.at % 100_000) == ("tick", 0)
-    assert worker.exit_code == 0
+    assert worker.shutdown.exit_code == 0
 
 
 async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> None:

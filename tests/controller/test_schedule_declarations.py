@@ -43,7 +43,7 @@ def interval(rule: int, **changes: Any) -> NewSchedule:
 
 
 def declarer(store: Store, clock: FakeClock, *schedules: NewSchedule, leading: bool = False) -> ScheduleDeclarations:
-    return ScheduleDeclarations(store, schedules, make_elector(clock, leading=leading), clock, make_backoff(clock))
+    return ScheduleDeclarations(store, make_elector(clock, leading=leading), clock, make_backoff(clock), schedules)
 
 
 def forget_schedule(store: Store, name: str) -> None:
@@ -199,10 +199,10 @@ async def test_what_has_vanished_from_the_store_is_put_again_and_reported_and_a_
     told: list[str] = []
     service = ScheduleDeclarations(
         store,
-        [declared("nightly"), declared("deleted"), declared("kept")],
         make_elector(clock),
         clock,
         make_backoff(clock),
+        [declared("nightly"), declared("deleted"), declared("kept")],
         on_restored=told.append,
     )
     await service.declare_all()

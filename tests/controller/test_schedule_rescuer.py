@@ -44,7 +44,7 @@ async def test_the_sweep_is_as_frequent_as_it_is_needed(
 ) -> None:
     counted = FaultyStore(store)
     sweep = ScheduleRescuer(
-        counted.schedules, make_elector(clock, leading=leading), clock, make_backoff(clock), is_needed=lambda: needed
+        counted, make_elector(clock, leading=leading), clock, make_backoff(clock), is_needed=lambda: needed
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(sweep.run())

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
+from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 from tests.conftest import fresh_store
 from tests.contract.making import worker
 from tests.controller.factories import ME, make_backoff
@@ -31,18 +31,8 @@ from tests.waiting import until, within
 AT_ONCE = Backoff(base=0.001, cap=0.001)
 
 
-@dataclass
-class Declared:
-    task: Task[..., Any]
-    role: str = "worker"
-    once: bool = False
-    lock: str | None = None
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.task.name
+def start_call(task: Task[..., Any], **options: Any) -> DeclaredStartupCall:
+    return DeclaredStartupCall(name=task.name, task=task, **({"role": "worker"} | options))
 
 
 @pytest.fixture
@@ -56,9 +46,9 @@ def app() -> Drumbeat:
     return Drumbeat()
 
 
-def start_up(*declared: Declared, me: InstanceId = ME, **settings: Any) -> StartupRunner:
+def start_up(*calls: DeclaredStartupCall, me: InstanceId = ME, **settings: Any) -> StartupRunner:
     return StartupRunner(
-        declared,
+        calls,
         Settings(**settings),
         SYSTEM,
         make_backoff(SYSTEM),
@@ -79,7 +69,7 @@ async def test_all_are_called_in_order_with_their_arguments_also_in_threads(app:
     def second(*, word: str) -> None:
         called.append((word, threading.current_thread() is threading.main_thread()))
 
-    await start_up(Declared(first, args=(7,)), Declared(second, kwargs={"word": "hey"})).run(store.schedules)
+    await start_up(start_call(first, args=(7,)), start_call(second, kwargs={"word": "hey"})).run(store.schedules)
     assert called == [7, ("hey", False)]
 
 
@@ -94,7 +84,7 @@ async def test_each_is_for_its_role(app: Drumbeat, store: Store, wanted: str, ro
     async def warm() -> None:
         calls.append(1)
 
-    await start_up(Declared(warm, role=wanted), role=role).run(store.schedules)
+    await start_up(start_call(warm, role=wanted), role=role).run(store.schedules)
     assert len(calls) == called
 
 
@@ -111,7 +101,7 @@ async def test_a_failing_one_is_tried_again_as_its_task_says(app: Drumbeat, stor
         if len(calls) == 3:
             raise ValueError("not yet")
 
-    await start_up(Declared(flaky)).run(store.schedules)
+    await start_up(start_call(flaky)).run(store.schedules)
     assert len(calls) == 4
 
 
@@ -125,7 +115,7 @@ async def test_one_that_fails_for_good_says_so(app: Drumbeat, store: Store, erro
         raise error
 
     with pytest.raises(StartFailed, match=f"start-up task 'warm' failed: {type(error).__name__}: {error}"):
-        await start_up(Declared(warm)).run(store.schedules)
+        await start_up(start_call(warm)).run(store.schedules)
     assert len(calls) == tries
 
 
@@ -135,7 +125,7 @@ async def test_one_that_takes_too_long_is_timed_out(app: Drumbeat, store: Store)
         await asyncio.Event().wait()
 
     with pytest.raises(StartFailed, match="timed out after 50ms"):
-        await start_up(Declared(endless)).run(store.schedules)
+        await start_up(start_call(endless)).run(store.schedules)
 
 
 async def test_the_lock_is_held_while_it_runs(app: Drumbeat, store: Store) -> None:
@@ -151,8 +141,8 @@ async def test_the_lock_is_held_while_it_runs(app: Drumbeat, store: Store) -> No
         yield
         told.append(f"leave {name}")
 
-    call = start_up(Declared(warm, lock="schema"))
-    call._acquire_lock = locked
+    call = start_up(start_call(warm, lock="schema"))
+    call.acquire_lock = locked
     await call.run(store.schedules)
     assert told == ["enter schema", "warm", "leave schema"]
 
@@ -168,14 +158,14 @@ async def test_once_is_one_call_for_all_instances_and_the_others_wait_for_its_en
     instances = [await worker(store) for _ in range(3)]
     async with asyncio.TaskGroup() as group:
         waiting = [
-            group.create_task(start_up(Declared(seed, once=True), me=me).run(store.schedules)) for me in instances
+            group.create_task(start_up(start_call(seed, once=True), me=me).run(store.schedules)) for me in instances
         ]
         await until(lambda: calls, what="the first call")
         done, _ = await asyncio.wait(waiting, timeout=0.6)  # longer than the pause between two looks
         assert not done
         gate.set()
     assert calls == [1]
-    await start_up(Declared(seed, once=True), me=await worker(store)).run(store.schedules)
+    await start_up(start_call(seed, once=True), me=await worker(store)).run(store.schedules)
     assert calls == [1]
 
 
@@ -187,7 +177,7 @@ async def test_once_is_for_each_version_of_the_app(app: Drumbeat, store: Store) 
         calls.append(1)
 
     for version in ("1", "2", "2"):
-        declared = Declared(seed, once=True)
+        declared = start_call(seed, once=True)
         await start_up(declared, me=await worker(store), version=version).run(store.schedules)
     assert len(calls) == 2
 
@@ -204,9 +194,9 @@ async def test_when_its_runner_is_gone_another_takes_it_up(app: Drumbeat, store:
 
     first, second = await worker(store), await worker(store)
     async with asyncio.TaskGroup() as group:
-        stuck = group.create_task(start_up(Declared(seed, once=True), me=first).run(store.schedules))
+        stuck = group.create_task(start_up(start_call(seed, once=True), me=first).run(store.schedules))
         await until(lambda: calls, what="the first call")
-        other = group.create_task(start_up(Declared(seed, once=True), me=second).run(store.schedules))
+        other = group.create_task(start_up(start_call(seed, once=True), me=second).run(store.schedules))
         if end == "leaves":
             await store.instances.deregister(first, "left")
         else:
@@ -228,7 +218,7 @@ async def test_a_store_that_is_away_is_waited_for(app: Drumbeat, store: Store) -
     faulty = FaultyStore(store)
     faulty.fail_before["schedules.claim_once"] = 2
     faulty.fail_after["schedules.complete_once"] = 1
-    await start_up(Declared(seed, once=True), me=await worker(store)).run(faulty.schedules)
+    await start_up(start_call(seed, once=True), me=await worker(store)).run(faulty.schedules)
     assert calls == [1]
 
 
@@ -250,7 +240,7 @@ async def test_an_async_call_is_signalled_on_stop_and_cancelled_soon_after(
     async def never() -> None:
         told.append("never")
 
-    calls = start_up(Declared(deaf), Declared(never))
+    calls = start_up(start_call(deaf), start_call(never))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(calls.run(store.schedules))
         await until(lambda: calls._signal is not None, what="the call")
@@ -269,7 +259,7 @@ async def test_a_call_in_a_thread_is_signalled_on_stop_and_waited_for(app: Drumb
         abort_signal().check()
 
     first, second = await worker(store), await worker(store)
-    calls = start_up(Declared(warm, once=True), me=first)
+    calls = start_up(start_call(warm, once=True), me=first)
     async with asyncio.TaskGroup() as group:
         group.create_task(calls.run(store.schedules))
         await until(lambda: told, what="the call")
@@ -289,7 +279,7 @@ async def test_a_call_that_returns_although_it_should_stop_is_done(app: Drumbeat
         begun.set()
         abort_signal().wait(20)
 
-    calls = start_up(Declared(warm, once=True), me=await worker(store))
+    calls = start_up(start_call(warm, once=True), me=await worker(store))
     async with asyncio.TaskGroup() as group:
         group.create_task(calls.run(store.schedules))
         await until(begun.is_set, what="the call")
@@ -306,7 +296,7 @@ async def test_a_retry_is_not_waited_for_when_the_process_stops(app: Drumbeat, s
         failed.set()
         raise ValueError("not yet")
 
-    calls = start_up(Declared(flaky))
+    calls = start_up(start_call(flaky))
     with within(2.0):
         async with asyncio.TaskGroup() as group:
             running = group.create_task(calls.run(store.schedules))

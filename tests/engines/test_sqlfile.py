@@ -4,6 +4,7 @@ import pytest
 
 from drumbeat.store import sqlfile
 from drumbeat.store.sqlfile import Columns, Source
+from drumbeat.store.sqlite.statements import statements
 
 FILE = """\
 -- What this file is about.
@@ -38,8 +39,7 @@ def test_a_statement_that_is_not_there_is_named() -> None:
 
 
 def test_the_prefix_is_the_namespace() -> None:
-    loaded = sqlfile.load("drumbeat.store.sqlite.sql", "schema.sql")
-    other = sqlfile.with_namespace(loaded, "shop")
+    other = statements("shop").schema
     assert "shop_meta" in other.version
     assert "drumbeat" not in "".join(vars(other).values())
 
@@ -101,3 +101,21 @@ def test_a_list_without_a_value_for_each_column_is_refused(written: str, reason:
 def test_parts_of_several_files_may_include_each_other() -> None:
     text = "-- name: _a\nid\n\n-- name: _b\n-- include: _a\n, task\n\n-- name: one\nSELECT\n-- include: _b\n;\n"
     assert sqlfile.parse(text, "here") == {"one": "SELECT\nid\n, task"}
+
+
+def test_an_include_may_say_what_stands_in_its_place() -> None:
+    text = """
+-- name: _counted
+SELECT count(*) FROM {{here}}
+-- name: _old
+-- include: _counted with {{here}} WHERE at < 1
+
+-- name: jobs
+-- include: _counted with job
+;
+-- name: old_jobs
+-- include: _old with job
+;
+"""
+    found = sqlfile.parse(text, "here")
+    assert found == {"jobs": "SELECT count(*) FROM job", "old_jobs": "SELECT count(*) FROM job WHERE at < 1"}

@@ -11,6 +11,7 @@ from tests.meta.project import SOURCE
 KINDS = {
     *("ConfigError", "InvalidArguments", "StoreUnavailable", "StoreFull", "StoreLost", "StoreError"),
     *("ChildFailed", "BadInput", "NotDone", "TimeoutError"),
+    *("error_logger", "warning_logger"),
 }
 LEVELS = {"warning", "error", "critical"}
 NOT_LOOKED_AT = ("store/postgres", "store/redis", "cli/demo")

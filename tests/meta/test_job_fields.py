@@ -60,6 +60,8 @@ def test_the_tables_of_postgresql_have_these_columns(table: str) -> None:
     """By the text of the migrations; tests/engines/postgres/test_schema.py compares the text with the catalog."""
     sql = "\n".join(migration.sql for migration in load_migrations("drumbeat.store.postgres.migrations"))
     [created] = re.findall(rf"CREATE TABLE drumbeat\.{table} \((.*?)\n\)", sql, re.DOTALL)
+    for like in re.findall(r"^    LIKE drumbeat\.(\w+),", created, re.MULTILINE):
+        created += re.findall(rf"CREATE TABLE drumbeat\.{like} \((.*?)\n\)", sql, re.DOTALL)[0]
     columns = re.findall(r'^    "?([a-z_]+)"? ', created, re.MULTILINE)
     columns += re.findall(rf'ALTER TABLE drumbeat\.{table}\s+ADD COLUMN "?([a-z_]+)"? ', sql)
     assert set(columns) == set(TABLES[table])

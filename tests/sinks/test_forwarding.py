@@ -134,7 +134,7 @@ def test_what_is_no_sink_or_no_option_is_told_where_it_is_written(box: Box) -> N
         app.forward("a name with spaces", to=box)
     with pytest.raises(ConfigError, match="batch must be"):
         app.forward("send", to=box, batch=0)
-    assert not app._internals.registered_tasks
+    assert not app._internals.registry
 
 
 def test_a_forwarded_job_runs_no_user_code_so_no_crash_is_blamed_on_it(box: Box) -> None:

@@ -53,7 +53,7 @@ def test_an_app_may_be_an_attribute_of_something(folder: Path) -> None:
 def test_modules_that_register_tasks_are_imported_too(folder: Path) -> None:
     (folder / "base.py").write_text(f"{HEAD}app = Drumbeat(imports=['more'])")
     (folder / "more.py").write_text("from base import app\n@app.task\ndef extra() -> None: ...")
-    assert [task.name for task in appref.load("base:app")._internals.registered_tasks] == ["extra"]
+    assert [task.name for task in appref.load("base:app")._internals.registry] == ["extra"]
 
 
 def test_a_missing_module_is_named_with_the_folder(folder: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_function_becomes_a_task_and_a_schedule_of_the_same_name(app: Drumbeat
     async def nightly() -> None: ...
 
     assert isinstance(nightly, AsyncTask)
-    assert (nightly.retries, nightly.timeout_us, nightly.queue) == (7, 60_000_000, "low")
+    assert (nightly.options.retries, nightly.options.timeout_us, nightly.options.queue) == (7, 60_000_000, "low")
     assert only(app) == NewSchedule(
         name="nightly",
         task="nightly",
@@ -100,7 +100,7 @@ def test_on_a_task_the_options_are_for_the_jobs_of_that_schedule(app: Drumbeat) 
     assert app.cron("@daily", retries=9, timeout=5)(report) is report
     made = only(app)
     assert (made.retries, made.timeout, made.queue) == (9, 5_000_000, "low")
-    assert report.retries == 1
+    assert report.options.retries == 1
 
 
 def test_two_schedules_of_one_name_are_refused_naming_both_places(app: Drumbeat) -> None:
@@ -209,11 +209,11 @@ def test_start_up_calls_are_kept_in_their_order_with_their_words(app: Drumbeat) 
     @app.on_start(role="worker", once=True, lock="warm", name="warm-up", args=(3,), retries=0, timeout=5)
     def second(size: int) -> None: ...
 
-    one, two = app._internals.declarations.startup_calls
+    one, two = app._internals.declarations.startup_calls.values()
     assert (one.name, one.task, one.role, one.once, one.lock) == ("first", first, "both", False, None)
     assert (two.name, two.task, two.role, two.once, two.lock) == ("warm-up", second, "worker", True, "warm")
     assert (two.args, two.kwargs) == ((3,), {})
-    assert (second.retries, second.timeout_us) == (0, 5_000_000)
+    assert (second.options.retries, second.options.timeout_us) == (0, 5_000_000)
     assert second.name == "second"
 
 

@@ -64,7 +64,7 @@ class Bench:
         assert self.fetcher.next_claim() is None
 
     def park_without_capacity(self) -> None:
-        self.fetcher.on_stalled()
+        self.fetcher.capacity.on_stalled()
         assert self.fetcher.next_parked_claim() is None
 
 
@@ -123,6 +123,6 @@ async def test_a_waiting_fetcher_claims_when_the_poll_is_due(state: str, claims:
 
 def test_an_answer_that_comes_after_the_stop_frees_its_capacity() -> None:
     bench = Bench(X)
-    assert bench.fetcher.has_claim_in_flight
+    assert bench.fetcher.capacity.in_flight
     bench.answer_partly()
-    assert not bench.fetcher.has_claim_in_flight
+    assert not bench.fetcher.capacity.in_flight

@@ -75,7 +75,7 @@ def test_async_runs_on_the_loop_and_def_in_a_thread_or_a_process(app: Drumbeat) 
     @app.task(pool="process")
     def in_process() -> None: ...
 
-    assert [on_loop.pool, in_thread.pool, in_process.pool] == ["loop", "thread", "process"]
+    assert [on_loop.options.pool, in_thread.options.pool, in_process.options.pool] == ["loop", "thread", "process"]
     assert [on_loop.is_async, in_thread.is_async] == [True, False]
 
 
@@ -297,7 +297,12 @@ def test_on_dead_is_a_task_of_its_own_and_named_in_every_job(app: Drumbeat) -> N
 
     assert charge.bind().on_dead == "charge.on_dead"
     task = app._internals.registry["charge.on_dead"]
-    assert (task.function, task.is_async, task.queue, task.signature.hash) == (refund, True, "critical", SIGNATURE)
+    assert (task.function, task.is_async, task.options.queue, task.signature.hash) == (
+        refund,
+        True,
+        "critical",
+        SIGNATURE,
+    )
 
 
 def test_a_second_on_dead_is_refused(app: Drumbeat) -> None:
@@ -385,7 +390,7 @@ def test_a_batch_task_takes_one_value_for_each_job(app: Drumbeat) -> None:
     @app.task(batch=500)
     async def publish(calls: list[Call[int]]) -> list[str | Exception] | None: ...
 
-    assert publish.batch == 500
+    assert publish.options.batch == 500
     assert msgspec.json.decode(publish.bind(3).args) == {"value": 3}
     assert publish.returns is str
     wrong: Any = "three"
@@ -412,7 +417,13 @@ def test_options_have_the_defaults_of_the_design(app: Drumbeat) -> None:
     @app.task
     async def charge() -> None: ...
 
-    assert (charge.queue, charge.retries, charge.backoff, charge.timeout_us, charge.options.priority) == (
+    assert (
+        charge.options.queue,
+        charge.options.retries,
+        charge.options.backoff,
+        charge.options.timeout_us,
+        charge.options.priority,
+    ) == (
         "default",
         3,
         Backoff(base=1, cap=30),

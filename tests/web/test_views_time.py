@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.admin import FireInfo, TaskInfo
 from drumbeat.admin.tasks import ParameterInfo
-from drumbeat.admin.views import schedule_info
+from drumbeat.admin.views import job_runs, schedule_info
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck, HealthLevel
@@ -105,7 +105,7 @@ def test_every_run_of_a_job_is_a_piece_of_its_own() -> None:
         attempt(OutcomeKind.CRASHED, 10, 11),
         attempt(OutcomeKind.SNOOZED, 20, 21),
     ]
-    drawn = [timeline_items.run_item(run, NOW, "/j") for run in timeline_items.attempt_runs(again, ended)]
+    drawn = [timeline_items.run_item(run, NOW, "/j") for run in job_runs(again, ended)]
     assert [(piece.kind, piece.last - piece.first) for piece in drawn] == [
         ("failed", 2_000_000),
         ("failed", 1_000_000),

@@ -88,7 +88,7 @@ async def test_after_as_many_abandoned_threads_as_slots_the_worker_asks_to_be_re
     try:
         async with app, run_worker(app, concurrency=2) as worker:
             await app.enqueue_many([hangs.bind(), hangs.bind()])
-            await until(lambda: worker.exit_code == EXIT_REPLACE)
+            await until(lambda: worker.shutdown.exit_code == EXIT_REPLACE)
     finally:
         release.set()
 

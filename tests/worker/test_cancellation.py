@@ -110,12 +110,12 @@ async def test_a_slot_whose_handler_swallows_its_time_out_is_replaced(app: Drumb
             stubborn = await swallows.enqueue()
             with pytest.raises(errors.JobTimedOut):
                 await stubborn.result(timeout=5)
-            assert worker.has_stuck_handlers
+            assert worker.core.stuck.count
             for job in await app.enqueue_many([meets.bind(), meets.bind()]):
                 await job.result(timeout=5)
         finally:
             let_go.set()
-        await until(lambda: not worker.has_stuck_handlers)
+        await until(lambda: not worker.core.stuck.count)
         assert [each.outcome for each in await app.jobs.attempts(stubborn.id)] == [OutcomeKind.DEAD]
 
 
@@ -138,8 +138,7 @@ async def test_a_thread_that_ended_in_time_has_not_timed_out_though_the_loop_was
 
     @app.task
     async def blocks() -> None:
-        while not began.is_set():
-            await SYSTEM.sleep(0.001)
+        await until(began.is_set, what="the other handler")
         threading.Event().wait(0.8)
 
     async with app, run_worker(app, concurrency=2, dead_after=5):

@@ -17,9 +17,10 @@ import pytest_asyncio
 from drumbeat.context import AbortReason, AbortSignal
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import Failure
-from drumbeat.ids import new_job_id
+from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.settings import Settings
-from drumbeat.worker.child_pool import ChildFailed, ChildPool
+from drumbeat.worker.child_pool import ChildFailed, ChildPool, ChildRun
+from drumbeat.worker.child_protocol import RunJob
 from drumbeat.worker.result import HandlerResult, ResultKind
 from tests.waiting import until, until_sync
 
@@ -77,7 +78,7 @@ async def processes() -> AsyncIterator[ChildPool]:
 
 async def run(processes: ChildPool, job: ClaimedJob, **options: Any) -> HandlerResult:
     options = {"abort": AbortSignal(), "note": lambda job, value: None} | options
-    return await processes.run(job, **options)  # type: ignore[arg-type]
+    return await processes.run(ChildRun(request=RunJob(job, InstanceId(""), 0), **options))  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager

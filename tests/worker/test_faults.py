@@ -268,7 +268,7 @@ async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(
     async with app, run_worker(program, max_failed_beats=3) as worker:
         await until(lambda: program.heart and program.heart.calls["instances.heartbeat"])
         program.heart.is_down = True  # type: ignore[union-attr]
-        await until(lambda: worker.exit_code == EXIT_NO_STORE)
+        await until(lambda: worker.shutdown.exit_code == EXIT_NO_STORE)
 
 
 async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: FaultyProgram) -> None:
@@ -286,7 +286,7 @@ async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: 
             await started.wait()
             program.heart.is_down = True  # type: ignore[union-attr]
             await until(lambda: program.heart.calls["instances.heartbeat"] > 20)  # type: ignore[union-attr]
-            assert not worker.is_stopping
+            assert not worker.shutdown.is_stopping
             program.heart.is_down = False  # type: ignore[union-attr]
             go_on.set()
             assert await job.result(timeout=5) == "done"
@@ -308,7 +308,7 @@ async def test_what_ran_when_a_worker_fell_over_a_mistake_of_ours_is_suspect(app
         async with run_worker(app) as worker:
             await started.wait()
             worker._parts.store_loop._tick = broken  # type: ignore[method-assign]
-            await until(lambda: worker.is_stopping, deadline=5)
+            await until(lambda: worker.shutdown.is_stopping, deadline=5)
 
     async with app:
         job = await runs.enqueue()

@@ -60,8 +60,8 @@ class FullDisk:
 
     async def _bound(self, app: Drumbeat, pages: int) -> None:
         store = await app._internals.store()
-        assert isinstance(store, SqliteStore) and store._writer._handler.db is not None
-        store._writer._handler.db.run(f"PRAGMA max_page_count = {pages}")
+        assert isinstance(store, SqliteStore) and store._parts.writer._handler.db is not None
+        store._parts.writer._handler.db.run(f"PRAGMA max_page_count = {pages}")
 
 
 class FullMemory:
@@ -179,11 +179,11 @@ async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drum
 
             await until(nothing_left, what="the end of all jobs")
             fired = len(ticks)
-            assert not worker.is_stopping
+            assert not worker.shutdown.is_stopping
             await home.make_room(app)
             await recorder.next(StoreHasSpace)
             await until(lambda: len(ticks) > fired + 1, what="fires again")
-        assert worker.exit_code == 0
+        assert worker.shutdown.exit_code == 0
     assert sorted(done) == sorted(range(50))
     assert len(recorder.of(StoreOutOfSpace)) == len(recorder.of(StoreHasSpace)) == 1
     assert recorder.of(StoreDown) == []
@@ -209,7 +209,7 @@ async def test_outcomes_that_a_full_store_refuses_are_kept_with_their_results(
             await home.fill(app)
             go_on.set()
             await recorder.next(StoreOutOfSpace)
-            assert not worker.is_stopping
+            assert not worker.shutdown.is_stopping
             await home.make_room(app)
             assert [await job.result(timeout=10) for job in jobs] == [str(number) * 100_000 for number in range(9)]
             await recorder.next(StoreHasSpace)

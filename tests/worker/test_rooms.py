@@ -477,4 +477,4 @@ def test_a_room_is_refused_where_it_is_written() -> None:
             app.room(wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.ConfigError, match="name"):
         app.room(name="no spaces")(note.function)
-    assert [room.name for room in app._internals.registered_rooms] == ["note"]
+    assert list(app._internals.rooms) == ["note"]

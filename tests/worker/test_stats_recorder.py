@@ -48,7 +48,7 @@ def count(recorder: StatsRecorder, how: int = SUCCEEDED, job: ClaimedJob | None 
     """A run that finished just now."""
     recorder.begin()
     ended = outcome(**lengths)
-    later = recorder._now() - (ended.finished_at or 0)
+    later = recorder.now() - (ended.finished_at or 0)
     if ended.started_at is not None and ended.finished_at is not None:
         ended = replace(ended, started_at=ended.started_at + later, finished_at=ended.finished_at + later)
     recorder.count(replace(job or claimed(), run_at=DUE + later), ended, how)
@@ -66,7 +66,6 @@ class Bench:
             self.recorder,
             self.faulty.stats,
             clock,
-            now=clock.now_us,
             identity=lambda: self.identity,
             backoff=OutageBackoff(
                 clock, FullStoreReporter(OutageReporter(Events(), clock, "sqlite:///x.db", lambda: self.identity))

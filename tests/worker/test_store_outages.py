@@ -125,8 +125,8 @@ async def test_every_call_of_a_worker_may_fail_for_a_while(
             buried = next(each for each in await app.instances.list(all=True) if each.id == dead.id)
             assert buried.state is InstanceState.DEAD
             assert began == ["prepared"]
-            assert not worker.is_stopping
-        assert worker.exit_code == 0
+            assert not worker.shutdown.is_stopping
+        assert worker.shutdown.exit_code == 0
     assert set(heart.calls) <= HEART | AT_TIMES and set(loop.calls) <= LOOP | AT_TIMES
     began_as, ended_as = (StoreOutOfSpace, StoreHasSpace) if kind is StoreFull else (StoreDown, StoreUp)
     assert len(recorder.of(began_as)) == len(recorder.of(ended_as)) >= 1

@@ -255,7 +255,7 @@ async def test_a_job_that_is_cancelled_after_its_commit_has_succeeded(
     async with app, run_worker(app) as worker:
         job = await note.enqueue(1)
         await committed.wait()
-        worker.runs.abort_all(AbortReason.CANCELLED)
+        worker.core.runs.abort_all(AbortReason.CANCELLED)
         await recorder.next(JobFinished)
         assert await job.result(timeout=10) == 1  # type: ignore[func-returns-value]
     assert [event.state for event in recorder.of(JobFinished)] == [JobState.SUCCEEDED]
@@ -274,7 +274,7 @@ async def test_a_cancellation_in_the_block_rolls_it_back(app: Drumbeat, db: sqli
     async with app, run_worker(app) as worker:
         job = await note.enqueue(1)
         await begun.wait()
-        worker.runs.abort_all(AbortReason.CANCELLED)
+        worker.core.runs.abort_all(AbortReason.CANCELLED)
         await until(lambda: _state(app, job.id, JobState.CANCELLED))
     assert numbers(db) == []
 

@@ -40,6 +40,6 @@ async def run_worker(app: Any, **settings: Any) -> AsyncIterator[Worker]:
         try:
             yield worker
         finally:
-            if not worker.is_stopping:
+            if not worker.shutdown.is_stopping:
                 worker.request_stop()
             await asyncio.wait([running])

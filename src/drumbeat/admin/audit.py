@@ -12,20 +12,16 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import TypedDict, Unpack
 
-from drumbeat.client import Client
+import msgspec
+
 from drumbeat.codec import make_storable
-from drumbeat.core.audit import (
-    MAX_NAME_LENGTH,
-    MAX_REASON_LENGTH,
-    MAX_TARGET_LENGTH,
-    AuditEntry,
-    AuditFilter,
-    NewAuditEntry,
-)
+from drumbeat.core import audit
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.names import check_number, short_repr
-from drumbeat.sync_loop import SYNC_LOOP, to_sync
+from drumbeat.sync_loop import SYNC_LOOP, SyncMethod, SyncPart
+
+from .part import AdminPart
 
 log = logging.getLogger(__name__)
 
@@ -42,22 +38,18 @@ class ActOptions(TypedDict, total=False):
     reason: str
 
 
-class ActInProgress:
+class ActInProgress(msgspec.Struct):
     """An action that is being recorded: set `touched` to the number of changed things."""
 
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.touched = 0
-        self.outcome = "done"
-        self.answer: str | None = None
-        """JSON text of the result, such as the id of a new job; None: none is kept."""
+    id: str
+    touched: int = 0
+    outcome: str = "done"
+    answer: str | None = None
+    """JSON text of the result, such as the id of a new job; None: none is kept."""
 
 
-class Audit:
+class Audit(AdminPart):
     """Read the audit log, and add entries."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(
         self,
@@ -67,16 +59,16 @@ class Audit:
         target: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> builtins.list[AuditEntry]:
+    ) -> builtins.list[audit.AuditEntry]:
         """Entries, newest first; `before=` the last one's id gives the next page. `verb` is a prefix, such as "queues."."""
         store = await self._client.store()
         texts = {"who": who, "verb": verb, "target": target}
         chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
         return await store.audit.list_page(
-            AuditFilter(before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen)
+            audit.AuditFilter(before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen)
         )
 
-    async def show(self, id: str) -> AuditEntry:
+    async def show(self, id: str) -> audit.AuditEntry:
         """One entry, with the result of its action."""
         found = await (await self._client.store()).audit.get(id) if is_job_id(id) else None
         if found is None:
@@ -99,7 +91,7 @@ class Audit:
             raise
         await self.end(acting, None)
 
-    async def begin(self, act: NewAuditEntry) -> ActInProgress:
+    async def begin(self, act: audit.NewAuditEntry) -> ActInProgress:
         """For `act` here and in `app.sync`: write the entry."""
         await (await self._client.store()).audit.begin(act)
         return ActInProgress(act.id)
@@ -115,37 +107,35 @@ class Audit:
             log.warning("outcome of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
 
 
-class SyncAudit:
+class SyncAudit(SyncPart[Audit]):
     """As `app.audit`, for code without an event loop."""
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
-        self.list = to_sync("app.sync.audit.list", audit.list)
-        self.show = to_sync("app.sync.audit.show", audit.show)
+    list = SyncMethod(Audit.list)
+    show = SyncMethod(Audit.show)
 
     @contextlib.contextmanager
     def act(self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> Iterator[ActInProgress]:
         """As `app.audit.act`: `with app.sync.audit.act(...) as act: ...`."""
-        begun = self._audit.begin(new_act(who=who, verb=verb, target=target, **more))
+        begun = self._part.begin(new_act(who=who, verb=verb, target=target, **more))
         acting = SYNC_LOOP.run("app.sync.audit.act", begun)
         try:
             yield acting
         except BaseException as error:
-            SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, error))
+            SYNC_LOOP.run("app.sync.audit.act", self._part.end(acting, error))
             raise
-        SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, None))
+        SYNC_LOOP.run("app.sync.audit.act", self._part.end(acting, None))
 
 
-def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> NewAuditEntry:
+def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> audit.NewAuditEntry:
     """A new entry, its text made storable."""
-    return NewAuditEntry(
+    return audit.NewAuditEntry(
         id=new_job_id(),
-        who=make_storable(who, MAX_NAME_LENGTH),
-        role=make_storable(more.get("role", ""), MAX_NAME_LENGTH),
-        via=make_storable(more.get("via", "python"), MAX_NAME_LENGTH),
-        verb=make_storable(verb, MAX_NAME_LENGTH),
-        target=make_storable(target, MAX_TARGET_LENGTH),
-        reason=make_storable(more.get("reason", ""), MAX_REASON_LENGTH),
+        who=make_storable(who, audit.MAX_NAME_LENGTH),
+        role=make_storable(more.get("role", ""), audit.MAX_NAME_LENGTH),
+        via=make_storable(more.get("via", "python"), audit.MAX_NAME_LENGTH),
+        verb=make_storable(verb, audit.MAX_NAME_LENGTH),
+        target=make_storable(target, audit.MAX_TARGET_LENGTH),
+        reason=make_storable(more.get("reason", ""), audit.MAX_REASON_LENGTH),
     )
 
 
@@ -156,9 +146,9 @@ def _check_before(value: object) -> str | None:
 
 
 def _check_text(name: str, text: object) -> str:
-    if not isinstance(text, str) or make_storable(text, MAX_TARGET_LENGTH) != text:
+    if not isinstance(text, str) or make_storable(text, audit.MAX_TARGET_LENGTH) != text:
         raise InvalidArguments(
-            f"{name} must be text of at most {MAX_TARGET_LENGTH} characters, not {short_repr(text)}", name
+            f"{name} must be text of at most {audit.MAX_TARGET_LENGTH} characters, not {short_repr(text)}", name
         )
     return text
 

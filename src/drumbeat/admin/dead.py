@@ -8,8 +8,6 @@ from typing import NamedTuple, Unpack
 
 import msgspec
 
-from drumbeat.client import Client
-from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.job import Job, JobState, ReplayResult
 from drumbeat.core.job_query import JobFilter, JobPage
@@ -18,7 +16,8 @@ from drumbeat.ids import JobId
 
 from .bulk import Action, apply_pages, list_pages, read_rate, select_jobs
 from .filters import JobCriteria, list_jobs, page_jobs, read_filter, read_limit
-from .jobs import Jobs
+from .jobs import check_id
+from .part import AdminPart
 
 
 class DeadLetterQuery(JobCriteria, total=False):
@@ -37,13 +36,8 @@ class SelectedLetter(NamedTuple):
     task: str
 
 
-class Dead:
+class Dead(AdminPart):
     """List dead letters, replay them, or discard them."""
-
-    def __init__(self, client: Client, jobs: Jobs, clock: Clock) -> None:
-        self._client = client
-        self._jobs = jobs
-        self._clock = clock
 
     async def list(self, **query: Unpack[DeadLetterQuery]) -> builtins.list[Job]:
         """Dead letters, newest first; `before=` the last one's id gives the next page."""
@@ -55,7 +49,7 @@ class Dead:
 
     async def show(self, id: str) -> Job:
         """One dead letter, with its error and its arguments."""
-        job = await self._jobs.show(id)
+        job = await self._client.get_job(check_id(id))
         if job.state is not JobState.DEAD:
             raise InvalidArguments(f"job {id} is {job.state}, not a dead letter", "id")
         return job
@@ -97,7 +91,7 @@ class Dead:
         """
         rate = read_rate(rate)
         selection = select_jobs(Action.REPLAY, which, criteria)
-        pages = apply_pages(self._client, selection, self._clock, rate)
+        pages = apply_pages(self._client, selection, self._client.clock, rate)
         answers = [answer async for page in pages for answer in page.replayed]
         if isinstance(which, str) and not answers[0].replayed:
             await self._raise_refusal(answers[0])
@@ -110,7 +104,7 @@ class Dead:
             InvalidArguments, JobNotFound: one single id was given, and is no dead letter.
         """
         selection = select_jobs(Action.DISCARD, which, criteria)
-        discarded = sum([page.touched async for page in apply_pages(self._client, selection, self._clock)])
+        discarded = sum([page.touched async for page in apply_pages(self._client, selection, self._client.clock)])
         if isinstance(which, str) and not discarded:
             await self.show(which)
             raise _discarded_error(which)

@@ -7,7 +7,7 @@ both. Every query is bounded, and nothing is changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from drumbeat.client import Client
@@ -32,16 +32,6 @@ MAX_EXAMINED = 1_000
 RECHECK_DELAY = 1.0
 """Seconds after which a state that may be transient is checked again."""
 MAX_NAMED = 3
-
-_OK_TEXTS = {
-    "workers": "all send heartbeats",
-    "queues": "every queue with ready jobs has a worker",
-    "tasks": "every task with jobs is known by a worker",
-    "runs": "no task fails most of its runs",
-    "schedules": "none is overdue",
-    "locks": "none is stalled",
-    "running jobs": "all belong to living processes",
-}
 
 
 class ClusterSnapshot(InstanceSnapshot, frozen=True, kw_only=True):
@@ -107,18 +97,9 @@ def is_stalled(lock: LockInfo) -> bool:
 
 def check_cluster(snapshot: ClusterSnapshot) -> list[HealthCheck]:
     """The findings about each part; a part without problems gets one that says so."""
-    groups = {
-        "workers": list(_check_workers(snapshot)),
-        "queues": list(_check_queues(snapshot)),
-        "tasks": list(_check_tasks(snapshot)),
-        "runs": list(_check_runs(snapshot)),
-        "schedules": list(_check_schedules(snapshot)),
-        "locks": list(_check_locks(snapshot)),
-        "running jobs": list(_check_orphaned_jobs(snapshot)),
-    }
     found: list[HealthCheck] = []
-    for name, findings in groups.items():
-        found += findings or [HealthCheck(name=name, level=HealthLevel.OK, value=_OK_TEXTS[name])]
+    for name, check, ok_text in _CHECKS:
+        found += list(check(snapshot)) or [HealthCheck(name=name, level=HealthLevel.OK, value=ok_text)]
     return [*found, _check_dead_letters(snapshot)]
 
 
@@ -285,3 +266,15 @@ def _check_dead_letters(snapshot: ClusterSnapshot) -> HealthCheck:
 
 def _format_waiting(number: int) -> str:
     return "1 job waits" if number == 1 else f"{number:,} jobs wait"
+
+
+_CHECKS: tuple[tuple[str, Callable[[ClusterSnapshot], Iterator[HealthCheck]], str], ...] = (
+    ("workers", _check_workers, "all send heartbeats"),
+    ("queues", _check_queues, "every queue with ready jobs has a worker"),
+    ("tasks", _check_tasks, "every task with jobs is known by a worker"),
+    ("runs", _check_runs, "no task fails most of its runs"),
+    ("schedules", _check_schedules, "none is overdue"),
+    ("locks", _check_locks, "none is stalled"),
+    ("running jobs", _check_orphaned_jobs, "all belong to living processes"),
+)
+"""Name, check, and what is said if it finds nothing."""

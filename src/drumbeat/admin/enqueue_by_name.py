@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -20,35 +19,21 @@ from drumbeat.codec.limits import has_nul
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import NewJob
 from drumbeat.core.job_query import JobFilter
-from drumbeat.durations import Duration
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import new_job_id
 from drumbeat.names import check_name, short_repr
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
-from drumbeat.tasks.options import parse_enqueue_options
+from drumbeat.tasks.options import JobOptions, parse_enqueue_options
 from drumbeat.tasks.schedule_options import Args
 
 _OBJECT = decoder_of(dict[str, Any])
 _ARGUMENT_NAME = re.compile(r"\$\.(\w+)|field `(\w+)`")
 
 
-class EnqueueByNameOptions(TypedDict, total=False):
-    """The options of `task.using(...)`, except for a connection of the caller."""
-
-    queue: str | None
-    priority: int | None
-    delay: Duration | None
-    at: datetime | None
-    key: str | None
-    unique: bool | str | None
-    retries: int | None
-    timeout: Duration | None
-
-
 async def build_job(
-    client: Client, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
+    client: Client, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[JobOptions]
 ) -> NewJob:
     """The job to store for such a call.
 
@@ -103,16 +88,16 @@ def _decode(task: Task[..., Any], text: str, limit: int) -> tuple[tuple[Any, ...
         raise InvalidArguments(f"{task.name}: {error.reason}", which or "args") from error
 
 
-def _build_checked_job(task: Task[..., Any], text: str, options: EnqueueByNameOptions, limit: int) -> NewJob:
+def _build_checked_job(task: Task[..., Any], text: str, options: JobOptions, limit: int) -> NewJob:
     by_position, by_name = _decode(task, text, limit)
-    made = task.using(**options).bind(*by_position, **by_name)  # type: ignore[arg-type]
+    made = task.using(**options).bind(*by_position, **by_name)
     # The text as it was given: a number that no type of Python's own holds exactly is stored as it was written.
     return msgspec.structs.replace(made, args=text)
 
 
-async def _build_trusted_job(client: Client, task: str, text: str, options: EnqueueByNameOptions) -> NewJob:
+async def _build_trusted_job(client: Client, task: str, text: str, options: JobOptions) -> NewJob:
     """A job of a task that only workers elsewhere know."""
-    overrides = parse_enqueue_options(options)  # type: ignore[arg-type]
+    overrides = parse_enqueue_options(options)
     store = await client.store()
     living = await store.inspect.list_instances()
     workers = [each for each in living if task in each.tasks]

@@ -14,7 +14,7 @@ from drumbeat.core.job import Job, JobState, PendingView
 from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
-from drumbeat.ids import JobId, is_job_id
+from drumbeat.ids import is_job_id
 from drumbeat.names import check_key, check_name, check_number, short_repr
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
@@ -23,7 +23,10 @@ MAX_LISTED = 100_000
 PAGE = 500
 MAX_PREVIEW = 1_000_000
 _INSTANCE = re.compile(r"[0-9a-f]{16}")
-_ID_PART = re.compile(r"[0-9a-fA-F-]+")
+_ID_PART = re.compile(r"[0-9a-fA-F-]{4,36}")
+
+Reader = Callable[[str, object], tuple[str, Any]]
+"""From a criterion and its value to a field of JobFilter."""
 
 
 class JobCriteria(TypedDict, total=False):
@@ -84,18 +87,6 @@ def _read_state(name: str, value: object) -> tuple[str, JobState | PendingView]:
     raise InvalidArguments(f"there is no state {short_repr(value)}: use {', '.join([*JobState, *PendingView])}", name)
 
 
-def _read_error(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidArguments(f"error must be a part of the error's text, not {short_repr(value)}", name)
-    return name, value
-
-
-def _read_instance(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, str) or not _INSTANCE.fullmatch(value):
-        raise InvalidArguments(f"instance must be the id of an instance, 16 characters, not {short_repr(value)}", name)
-    return name, value
-
-
 def _read_timestamp(name: str, value: object) -> tuple[str, int]:
     if isinstance(value, str):
         try:
@@ -107,36 +98,36 @@ def _read_timestamp(name: str, value: object) -> tuple[str, int]:
     return name, to_us(value, name=name)  # type: ignore[arg-type]
 
 
-def _read_id_part(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, str) or not 4 <= len(value) <= 36 or not _ID_PART.fullmatch(value):
-        what = "the id of a job or its beginning" if name == "id" else "the end of a job's id"
-        raise InvalidArguments(f"{name} must be {what}, at least 4 characters, not {short_repr(value)}", name)
-    return name, value.lower()
+def _text_reader(meaning: str, accepts: Callable[[str], object], convert: Callable[[str], str] = str) -> Reader:
+    def read(name: str, value: object) -> tuple[str, str]:
+        if not isinstance(value, str) or not accepts(value):
+            raise InvalidArguments(f"{name} must be {meaning}, not {short_repr(value)}", name)
+        return name, convert(value)
+
+    return read
 
 
-def _read_before(name: str, value: object) -> tuple[str, JobId]:
-    if not isinstance(value, str) or not is_job_id(value):
-        raise InvalidArguments(f"before must be the id of a job, not {short_repr(value)}", name)
-    return name, JobId(value)
+def _read_name(name: str, value: object) -> tuple[str, str]:
+    return name, check_name(name, value)
 
 
 def read_limit(name: str, value: object) -> int:
     return check_number(name, value, 1, MAX_LISTED)
 
 
-_READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
+_READERS: dict[str, Reader] = {
     "state": _read_state,
-    "task": lambda name, text: (name, check_name(name, text)),
-    "queue": lambda name, text: (name, check_name(name, text)),
+    "task": _read_name,
+    "queue": _read_name,
     "key": lambda name, text: (name, check_key(text)),
-    "error": _read_error,
-    "schedule": lambda name, text: (name, check_name(name, text)),
-    "instance": _read_instance,
+    "error": _text_reader("a part of the error's text", lambda text: text and "\0" not in text),
+    "schedule": _read_name,
+    "instance": _text_reader("the id of an instance, 16 characters", _INSTANCE.fullmatch),
     "since": _read_timestamp,
     "until": _read_timestamp,
-    "id": _read_id_part,
-    "id_end": _read_id_part,
-    "before": _read_before,
+    "id": _text_reader("the id of a job or its beginning, at least 4 characters", _ID_PART.fullmatch, str.lower),
+    "id_end": _text_reader("the end of a job's id, at least 4 characters", _ID_PART.fullmatch, str.lower),
+    "before": _text_reader("the id of a job", is_job_id),
     "limit": lambda name, value: (name, read_limit(name, value)),
     "preview": lambda name, value: (name, check_number(name, value, 0, MAX_PREVIEW)),
 }

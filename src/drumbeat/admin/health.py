@@ -8,6 +8,7 @@ queries at most every 10 s. `doctor.py` lists everything that may be wrong, with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,7 +64,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The worst first."""
 
 
-class FailingTask(msgspec.Struct, frozen=True, kw_only=True):
+class FailingTask(NamedTuple):
     """A task of which at least half of the recent runs failed."""
 
     name: str
@@ -202,39 +203,26 @@ def _judge_workers(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
 def _judge_tasks(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     for task in failing_tasks(snapshot.rollups):
         every = task.failed == task.runs
-        yield HealthReason(
-            level=HealthLevel.BAD if every else HealthLevel.WARN,
-            kind="task",
-            name=task.name,
-            text=f"Task {task.name} fails",
-            detail=f"{'all ' if every else f'{task.failed:,} of '}{task.runs:,} runs failed in the last 10 min",
-        )
+        level = HealthLevel.BAD if every else HealthLevel.WARN
+        detail = f"{'all ' if every else f'{task.failed:,} of '}{task.runs:,} runs failed in the last 10 min"
+        yield _named_reason(level, "task", task.name, "fails", detail)
 
 
 def _judge_queues(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     for queue in snapshot.queues:
         lag = queue_lag_us(queue, snapshot.now)
         if queue.ready and not queue.paused and lag > MAX_LAG_US:
-            yield HealthReason(
-                level=HealthLevel.BAD if lag > 10 * MAX_LAG_US else HealthLevel.WARN,
-                kind="queue",
-                name=queue.name,
-                text=f"Queue {queue.name} is behind",
-                detail=f"{queue.ready:,} ready, the oldest for {format_length(lag)}",
-            )
+            level = HealthLevel.BAD if lag > 10 * MAX_LAG_US else HealthLevel.WARN
+            detail = f"{queue.ready:,} ready, the oldest for {format_length(lag)}"
+            yield _named_reason(level, "queue", queue.name, "is behind", detail)
 
 
 def _judge_schedules(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     for schedule in snapshot.due:
         late = 0 if schedule.next_at is None else snapshot.now - schedule.next_at
         if late > MAX_OVERDUE_US:
-            yield HealthReason(
-                level=HealthLevel.BAD,
-                kind="schedule",
-                name=schedule.name,
-                text=f"Schedule {schedule.name} is late",
-                detail=f"its fire time was {format_length(late)} ago, and it has not fired",
-            )
+            detail = f"its fire time was {format_length(late)} ago, and it has not fired"
+            yield _named_reason(HealthLevel.BAD, "schedule", schedule.name, "is late", detail)
 
 
 def _judge_deaths(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
@@ -254,6 +242,10 @@ def _judge_store_and_leader(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
         yield HealthReason(level=HealthLevel.WARN, kind="store", name="", text="The store is slow", detail=detail)
     if snapshot.leader is None and snapshot.instances:
         yield _instances_reason(HealthLevel.WARN, "No leader", "no schedule fires until a controller leads")
+
+
+def _named_reason(level: HealthLevel, kind: str, name: str, problem: str, detail: str) -> HealthReason:
+    return HealthReason(level=level, kind=kind, name=name, text=f"{kind.title()} {name} {problem}", detail=detail)
 
 
 def _instances_reason(level: HealthLevel, text: str, detail: str) -> HealthReason:

@@ -59,4 +59,4 @@ async def _read_runs(client: Client, jobs: list[Job]) -> list[Run]:
     attempts: dict[JobId, list[Attempt]] = {}
     for start in range(0, len(jobs), PAGE):
         attempts |= await store.inspect.get_attempts([job.id for job in jobs[start : start + PAGE]])
-    return [run for job in jobs for run in job_runs(job, attempts[job.id])]
+    return [run for job in jobs for run in reversed(job_runs(job, attempts[job.id]))]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import builtins
 
-from drumbeat.client import Client
 from drumbeat.core.instance import Instance, LeaderInfo, is_healthy
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import short_repr
 
+from .part import AdminPart
 
-class Instances:
+
+class Instances(AdminPart):
     """List and show instances."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(self, *, healthy: bool | None = None, all: bool = False) -> builtins.list[Instance]:
         """Instances that are alive, oldest first.

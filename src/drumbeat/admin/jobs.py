@@ -8,36 +8,22 @@ from typing import Any, Unpack
 
 from drumbeat.admin.explain.context import gather_context
 from drumbeat.admin.explain.reasons import Explanation, explain
-from drumbeat.client import Client
-from drumbeat.clock import SYSTEM, Clock
 from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
+from drumbeat.tasks.options import JobOptions
 
-from .bulk import (
-    Action,
-    BulkProgress,
-    BulkResult,
-    apply_pages,
-    apply_to_all,
-    check_ids,
-    count_matching,
-    read_rate,
-    select_jobs,
-)
-from .enqueue_by_name import EnqueueByNameOptions, build_job
+from . import bulk
+from .enqueue_by_name import build_job
 from .filters import JobCriteria, JobQuery, list_jobs, page_jobs, read_filter
+from .part import AdminPart
 
 
-class Jobs:
+class Jobs(AdminPart):
     """List jobs, wait for them, cancel them, run them now."""
-
-    def __init__(self, client: Client, clock: Clock = SYSTEM) -> None:
-        self._client = client
-        self._clock = clock
 
     async def list(self, **query: Unpack[JobQuery]) -> builtins.list[Job]:
         """Jobs, newest first; `before=` the last one's id gives the next page."""
@@ -59,12 +45,12 @@ class Jobs:
         Raises:
             JobNotFound: no job has this id. JobExpired: it is so old that its history may have been pruned.
         """
-        return await self._client.get_job(_check_id(id))
+        return await self._client.get_job(check_id(id))
 
     async def attempts(self, id: str) -> builtins.list[Attempt]:
         """All ended runs of a job, oldest first."""
         store = await self._client.store()
-        job = _check_id(id)
+        job = check_id(id)
         return (await store.inspect.get_attempts([job]))[job]
 
     async def explain(self, id: str) -> Explanation:
@@ -73,11 +59,11 @@ class Jobs:
         Raises:
             JobNotFound, JobExpired: as `show`.
         """
-        return explain(await gather_context(self._client, _check_id(id)))
+        return explain(await gather_context(self._client, check_id(id)))
 
     def handle(self, id: str) -> JobHandle[Any]:
         """A handle for the job with this id."""
-        return JobHandle(self._client, _check_id(id), created=False)
+        return JobHandle(self._client, check_id(id), created=False)
 
     async def wait(self, id: str, timeout: Duration | None = None) -> Job:
         """Wait until the job has ended, in whatever state, and return it.
@@ -86,19 +72,21 @@ class Jobs:
             TimeoutError: `timeout` has passed. JobNotFound, JobExpired: as `show`.
         """
         limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
-        await self._client.wait_for_end(_check_id(id), limit)
+        await self._client.wait_for_end(check_id(id), limit)
         return await self.show(id)
 
     async def cancel(
         self, which: str | Iterable[str] | None = None, **criteria: Unpack[JobCriteria]
     ) -> builtins.list[CancelAnswer]:
         """Cancel jobs by id, or all pending and running ones that match a filter. One answer for each."""
-        pages = apply_pages(self._client, select_jobs(Action.CANCEL, which, criteria), self._clock)
+        pages = bulk.apply_pages(
+            self._client, bulk.select_jobs(bulk.Action.CANCEL, which, criteria), self._client.clock
+        )
         return [answer async for page in pages for answer in page.cancelled]
 
     async def run_now(self, which: str | Iterable[str]) -> int:
         """Make pending jobs due at once. Returns how many; one single id that is not pending is refused."""
-        pages = apply_pages(self._client, select_jobs(Action.RUN_NOW, which, {}), self._clock)
+        pages = bulk.apply_pages(self._client, bulk.select_jobs(bulk.Action.RUN_NOW, which, {}), self._client.clock)
         made_due = sum([page.touched async for page in pages])
         if not made_due and isinstance(which, str):
             job = await self.show(which)
@@ -107,7 +95,7 @@ class Jobs:
         return made_due
 
     async def enqueue(
-        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[JobOptions]
     ) -> JobHandle[Any]:
         """Enqueue a call of a task by its name, with its arguments as a JSON object (text, or a dict).
 
@@ -126,9 +114,9 @@ class Jobs:
         all: bool = False,
         rate: float | None = None,
         dry_run: bool = False,
-        progress: BulkProgress | None = None,
+        progress: bulk.BulkProgress | None = None,
         **query: Unpack[JobQuery],
-    ) -> BulkResult:
+    ) -> bulk.BulkResult:
         """Cancel, run_now, replay or discard many jobs: by id, by filter, or `all` in a state that allows it.
 
         rate: at most this many a second; None: as fast as possible. dry_run: only count them.
@@ -137,14 +125,14 @@ class Jobs:
         Raises:
             InvalidArguments: there is no such action, or the jobs are not specified.
         """
-        pace = read_rate(rate)
-        selection = check_ids(select_jobs(action, which, query, all=all))
+        pace = bulk.read_rate(rate)
+        selection = bulk.check_ids(bulk.select_jobs(action, which, query, all=all))
         if dry_run:
-            return await count_matching(self._client, selection)
-        return await apply_to_all(self._client, selection, self._clock, pace, progress)
+            return await bulk.count_matching(self._client, selection)
+        return await bulk.apply_to_all(self._client, selection, self._client.clock, pace, progress)
 
 
-def _check_id(id: str) -> JobId:
+def check_id(id: str) -> JobId:
     if not is_job_id(id):
         raise JobNotFound(id)
     return JobId(id)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import builtins
 
-from drumbeat.client import Client
 from drumbeat.core.lock import LockInfo
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name
 
-from .notes import check_note
+from .part import AdminPart, check_note
 
 PAGE = 500
 
 
-class Locks:
+class Locks(AdminPart):
     """List and show locks, and release them by force."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(self, *, all: bool = False) -> builtins.list[LockInfo]:
         """Every lock with holders or waiters, by name; with `all` also those used in the last day."""
@@ -44,8 +40,6 @@ class Locks:
         Holders are notified within milliseconds, as of any lost lock; until then they work on, and only the token rejects their
         late writes. `by` and `reason` are shown with the lock; `by` defaults to the name of the app.
         """
-        by = check_note("by", self._client.settings.name if by is None else by)
+        by, reason = self._check_by(by), check_note("reason", reason)
         store = await self._client.store()
-        return await store.locks.force_release(
-            check_name("lock", name), ticket, by=by, reason=check_note("reason", reason)
-        )
+        return await store.locks.force_release(check_name("lock", name), ticket, by=by, reason=reason)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import builtins
 
-from drumbeat.client import Client
 from drumbeat.core.job_query import QueueStats
 from drumbeat.names import check_name
 
 from .filters import check_queue
-from .notes import check_note
+from .part import AdminPart, check_note
 
 
-class Queues:
+class Queues(AdminPart):
     """List, pause and resume queues."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(self) -> builtins.list[QueueStats]:
         """Every queue that has jobs, a pause or a worker, and those that this program declares, by name."""
@@ -39,9 +35,8 @@ class Queues:
         `by` and `reason` are shown with the queue; `by` defaults to the name of the app.
         """
         await check_queue(self._client, check_name("queue", name))
-        by = check_note("by", self._client.settings.name if by is None else by)
         store = await self._client.store()
-        await store.jobs.pause_queue(name, by=by, reason=check_note("reason", reason))
+        await store.jobs.pause_queue(name, by=self._check_by(by), reason=check_note("reason", reason))
 
     async def resume(self, name: str) -> bool:
         """Undo `pause`. False if it was not paused."""

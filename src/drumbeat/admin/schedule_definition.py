@@ -11,34 +11,22 @@ from drumbeat.core.schedule import NewSchedule, RuleKind
 from drumbeat.durations import SECOND_US, Duration
 from drumbeat.errors import InvalidArguments
 from drumbeat.schedules.rules import check_definition
-from drumbeat.tasks import Task
-from drumbeat.tasks.schedule_options import (
-    Args,
-    Fields,
-    ScheduleJobOptions,
-    TimingOptions,
-    build_definition,
-    encode_args,
-    parse_args,
-    parse_job_options,
-    parse_rule,
-    parse_timing,
-)
+from drumbeat.tasks import Task, schedule_options
 
 
-class RuleOptions(TimingOptions, ScheduleJobOptions, total=False):
+class RuleOptions(schedule_options.TimingOptions, schedule_options.ScheduleJobOptions, total=False):
     """The options of a schedule: its rule, and what `@app.cron` and `@app.every` take."""
 
     cron: str
     every: Duration
     grid: bool
     tz: str
-    args: Args
+    args: schedule_options.Args
 
 
 def new_definition(client: Client, task: Task[..., Any], name: str | None, options: RuleOptions) -> NewSchedule:
     fields = _parse_rule(options) | _parse_options(options)
-    made = build_definition(task.name if name is None else name, task, fields)
+    made = schedule_options.build_definition(task.name if name is None else name, task, fields)
     return _complete_definition(client, made, task, options.get("args", ()))
 
 
@@ -50,7 +38,7 @@ def change_definition(client: Client, old: NewSchedule, options: RuleOptions) ->
         if every is None and "cron" not in options and old.kind is not RuleKind.CRON:
             every = int(old.rule) / SECOND_US
         grid = options.get("grid", "cron" not in options and old.kind is RuleKind.GRID)
-        fields |= parse_rule(options.get("cron"), every, grid, options.get("tz", old.tz))
+        fields |= schedule_options.parse_rule(options.get("cron"), every, grid, options.get("tz", old.tz))
     elif "tz" in options:
         fields["tz"] = options["tz"]
     made = msgspec.structs.replace(old, **fields)
@@ -65,39 +53,31 @@ def draft_definition(name: str | None, options: RuleOptions) -> NewSchedule:
     base = NewSchedule(
         name=name or "preview", task="preview", kind=RuleKind.CRON, rule="", queue="preview", args="{}", signature=""
     )
-    made = msgspec.structs.replace(base, **_parse_rule(options), **parse_timing(options))
+    made = msgspec.structs.replace(base, **_parse_rule(options), **schedule_options.parse_timing(options))
     check_definition(made)
     return made
 
 
-def has_same_rule(old: NewSchedule, made: NewSchedule) -> bool:
-    return all(getattr(old, name) == getattr(made, name) for name in ("kind", "rule", "tz", "start", "end"))
+def _parse_rule(options: RuleOptions) -> schedule_options.Fields:
+    return schedule_options.parse_rule(
+        options.get("cron"), options.get("every"), options.get("grid", False), options.get("tz", "UTC")
+    )
 
 
-def _parse_rule(options: RuleOptions) -> Fields:
-    return parse_rule(options.get("cron"), options.get("every"), options.get("grid", False), options.get("tz", "UTC"))
-
-
-def _parse_options(options: RuleOptions) -> Fields:
+def _parse_options(options: RuleOptions) -> schedule_options.Fields:
     if unknown := set(options) - set(RuleOptions.__annotations__):
         raise InvalidArguments(
             f"a schedule has no {min(unknown)!r}; it has {', '.join(RuleOptions.__annotations__)}", min(unknown)
         )
-    return parse_timing(options) | parse_job_options(options)
+    return schedule_options.parse_timing(options) | schedule_options.parse_job_options(options)
 
 
-def _complete_definition(client: Client, made: NewSchedule, task: Task[..., Any], args: Args) -> NewSchedule:
-    settings = client.settings
+def _complete_definition(
+    client: Client, made: NewSchedule, task: Task[..., Any], args: schedule_options.Args
+) -> NewSchedule:
     check_definition(made)
     if made.queue not in client.declared_queues():
         known = ", ".join(sorted(client.declared_queues()))
         raise InvalidArguments(f"there is no queue {made.queue!r}; known are {known}", "queue")
-    by_position, by_name = parse_args(args)
-    return msgspec.structs.replace(
-        made,
-        args=encode_args(task, by_position, by_name, settings.payload_limit),
-        signature=task.signature.hash,
-        crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
-        on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
-        app=settings.name,
-    )
+    by_position, by_name = schedule_options.parse_args(args)
+    return schedule_options.complete_definition(made, task, by_position, by_name, client.settings)

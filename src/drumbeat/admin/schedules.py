@@ -9,18 +9,8 @@ from typing import Any, Unpack
 
 import msgspec
 
-from drumbeat.client import Client
-from drumbeat.clock import Clock
+from drumbeat.core import schedule as core
 from drumbeat.core.job import Job, NewJob
-from drumbeat.core.schedule import (
-    FireRequest,
-    NewSchedule,
-    Origin,
-    RuleKind,
-    Schedule,
-    ScheduleChange,
-    ScheduleState,
-)
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.handle import JobHandle
@@ -31,10 +21,11 @@ from drumbeat.schedules.description import describe_schedule as in_words
 from drumbeat.schedules.preview import PreviewedFire, preview
 from drumbeat.schedules.rules import rule_of
 from drumbeat.store.protocol import Store
+from drumbeat.store.schedule_change import has_same_rule, put_changed
 from drumbeat.tasks import Task
 
-from .notes import check_note
-from .schedule_definition import RuleOptions, change_definition, draft_definition, has_same_rule, new_definition
+from .part import AdminPart, check_note
+from .schedule_definition import RuleOptions, change_definition, draft_definition, new_definition
 from .views import FireInfo, ScheduleInfo, fire_info, schedule_info
 
 PAGE = 1_000
@@ -42,6 +33,8 @@ BATCH = 200
 MAX_FIRE_TIMES = 10_000
 """Previewed, listed or backfilled by one call."""
 MAX_TRIES = 20
+_JOB_FIELDS = ("task", "queue", "args", "signature", "priority", "retries", "timeout", "crash_limit", "on_dead")
+"""What each job of a schedule gets from its definition."""
 
 
 class BackfillResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +46,8 @@ class BackfillResult(msgspec.Struct, frozen=True, kw_only=True):
     """Fire times that had fired before, or that overlap forbids."""
 
 
-class Schedules:
+class Schedules(AdminPart):
     """Create, change, pause and inspect schedules."""
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
 
     async def create(
         self,
@@ -92,9 +81,9 @@ class Schedules:
             InvalidArguments: there is no such schedule, or code declares it.
         """
 
-        async def change(store: Store, known: Schedule) -> bool:
+        async def change(store: Store, known: core.Schedule) -> bool:
             old = known.definition
-            if old.origin is Origin.CODE:
+            if old.origin is core.Origin.CODE:
                 raise InvalidArguments(
                     f"schedule {name!r} is declared in the code of app {old.app!r}: change it there, or pause it here",
                     "name",
@@ -104,32 +93,19 @@ class Schedules:
             cursor, next_at = known.cursor, known.next_at
             if not has_same_rule(old, made):
                 cursor, next_at = now, planner.next_after_change(known, made, now)
-            if known.state is ScheduleState.ACTIVE:
-                return await store.schedules.put(
-                    made, revision=known.revision, cursor=cursor, next_at=next_at, by=self._check_by(by)
-                )
-            return await self._put_paused(store, known, made, cursor, self._check_by(by))
+            return await put_changed(store, known, made, cursor=cursor, next_at=next_at, by=self._check_by(by))
 
         await self._compare_and_set(name, change)
         return await self.show(name)
-
-    async def _put_paused(self, store: Store, known: Schedule, made: NewSchedule, cursor: int | None, by: str) -> bool:
-        """`put` makes it active; without `next_at` nothing fires before it is paused again."""
-        if not await store.schedules.put(made, revision=known.revision, cursor=cursor, next_at=None, by=by):
-            return False
-        change = _new_change(known, ScheduleState.PAUSED, by=known.changed_by, reason=known.reason)
-        change = msgspec.structs.replace(change, revision=known.revision + 1, cursor=cursor)
-        await store.schedules.set_state(change)
-        return True
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> bool:
         """Stop it from firing; its jobs are not affected. Returns False if it was paused already."""
         reason, by = check_note("reason", reason), self._check_by(by)
 
-        async def pause(store: Store, known: Schedule) -> bool | None:
-            if known.state is not ScheduleState.ACTIVE:
+        async def pause(store: Store, known: core.Schedule) -> bool | None:
+            if known.state is not core.ScheduleState.ACTIVE:
                 return None
-            return await store.schedules.set_state(_new_change(known, ScheduleState.PAUSED, by=by, reason=reason))
+            return await store.schedules.set_state(_new_change(known, core.ScheduleState.PAUSED, by=by, reason=reason))
 
         return await self._compare_and_set(name, pause)
 
@@ -137,16 +113,16 @@ class Schedules:
         """Let it fire again. The fires of the pause are recorded as skipped. Returns False if it was not paused."""
         by = self._check_by(by)
 
-        async def resume(store: Store, known: Schedule) -> bool | None:
-            return await self._resume(store, known, by) if known.state is ScheduleState.PAUSED else None
+        async def resume(store: Store, known: core.Schedule) -> bool | None:
+            return await self._resume(store, known, by) if known.state is core.ScheduleState.PAUSED else None
 
         return await self._compare_and_set(name, resume)
 
-    async def _resume(self, store: Store, known: Schedule, by: str) -> bool:
+    async def _resume(self, store: Store, known: core.Schedule, by: str) -> bool:
         now = await store.inspect.now()
         next_at = planner.first_fire_time(known.definition, now)
-        change = msgspec.structs.replace(_new_change(known, ScheduleState.ACTIVE, by=by), next_at=next_at)
-        if known.definition.kind is not RuleKind.AFTER:
+        change = msgspec.structs.replace(_new_change(known, core.ScheduleState.ACTIVE, by=by), next_at=next_at)
+        if known.definition.kind is not core.RuleKind.AFTER:
             since = known.created_at if known.cursor is None else known.cursor
             for skipped in planner.skip_range(rule_of(known.definition), since, now, "paused"):
                 change = msgspec.structs.replace(change, cursor=skipped.last, skipped=skipped)
@@ -157,8 +133,8 @@ class Schedules:
         that program starts."""
         reason, by = check_note("reason", reason), self._check_by(by)
 
-        def retire(store: Store, known: Schedule) -> Awaitable[bool]:
-            return store.schedules.set_state(_new_change(known, ScheduleState.RETIRED, by=by, reason=reason))
+        def retire(store: Store, known: core.Schedule) -> Awaitable[bool]:
+            return store.schedules.set_state(_new_change(known, core.ScheduleState.RETIRED, by=by, reason=reason))
 
         await self._compare_and_set(name, retire)
 
@@ -166,19 +142,9 @@ class Schedules:
         """Enqueue its job at once, whatever its state and overlap; its next fire time does not change."""
         made = (await self._find(name)).definition
         rule_of(made)  # refuses a malformed record
-        job = NewJob(
-            id=new_job_id(),
-            task=made.task,
-            queue=made.queue,
-            args=made.args,
-            signature=made.signature,
-            priority=made.priority,
-            retries=made.retries,
-            timeout=made.timeout,
-            crash_limit=made.crash_limit,
-            on_dead=made.on_dead,
+        return await self._client.enqueue(
+            NewJob(id=new_job_id(), **{name: getattr(made, name) for name in _JOB_FIELDS})
         )
-        return await self._client.enqueue(job)
 
     async def backfill(self, name: str, first: datetime, last: datetime, *, force: bool = False) -> BackfillResult:
         """Fire what was missed from `first` to `last`, as `overlap` allows. The schedule's next fire time does not change.
@@ -198,7 +164,7 @@ class Schedules:
             fires = tuple(
                 planner.build_fire(known.definition, at, new_job_id()) for at in fire_times[start : start + BATCH]
             )
-            firing = FireRequest(
+            firing = core.FireRequest(
                 name=name, revision=known.revision, expected_cursor=known.cursor, fires=fires, advances=False
             )
             [fired] = await store.schedules.fire([firing])
@@ -208,9 +174,9 @@ class Schedules:
             skipped += fired.skipped
         return BackfillResult(jobs=tuple(jobs), skipped=skipped)
 
-    def _find_fire_times(self, known: Schedule, begin: int, end: int, now: int, force: bool) -> builtins.list[int]:
+    def _find_fire_times(self, known: core.Schedule, begin: int, end: int, now: int, force: bool) -> builtins.list[int]:
         made = known.definition
-        if made.kind is RuleKind.AFTER:
+        if made.kind is core.RuleKind.AFTER:
             raise InvalidArguments(
                 f"schedule {made.name!r} has no fire times to backfill: each follows the end of a run", "name"
             )
@@ -236,7 +202,7 @@ class Schedules:
         the list begins there: what would have fired."""
         check_number("count", count, 1, MAX_FIRE_TIMES)
         if options:
-            draft, now = draft_definition(name, options), self._clock.now_us()
+            draft, now = draft_definition(name, options), self._client.clock.now_us()
             return preview(draft, now if draft.start is None else min(now, draft.start - 1), count)
         if name is None:
             raise InvalidArguments("say which schedule, or a rule: cron= or every=", "name")
@@ -284,16 +250,16 @@ class Schedules:
             found |= await store.inspect.get_jobs(wanted[start : start + PAGE], preview=0)
         return [fire_info(fire, None if fire.job is None else found.get(fire.job)) for fire in fires]
 
-    async def _find(self, name: str, *, retired: bool = False) -> Schedule:
+    async def _find(self, name: str, *, retired: bool = False) -> core.Schedule:
         check_name("schedule", name)
         store = await self._client.store()
         known = await store.schedules.get(name)
-        if known is None or (known.state is ScheduleState.RETIRED and not retired):
+        if known is None or (known.state is core.ScheduleState.RETIRED and not retired):
             gone = " any more" if known is not None else ""
             raise InvalidArguments(f"there is no schedule {name!r}{gone}", "name")
         return known
 
-    async def _compare_and_set(self, name: str, step: Callable[[Store, Schedule], Awaitable[bool | None]]) -> bool:
+    async def _compare_and_set(self, name: str, step: Callable[[Store, core.Schedule], Awaitable[bool | None]]) -> bool:
         """Repeat `step` until no other writer interferes (True). None from it means there is nothing to change: False."""
         for _ in range(MAX_TRIES):
             known = await self._find(name)
@@ -302,17 +268,8 @@ class Schedules:
                 return applied is True
         raise InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
 
-    def _check_by(self, by: str | None) -> str:
-        return check_note("by", self._client.settings.name if by is None else by)
 
-
-def _new_change(known: Schedule, state: ScheduleState, *, by: str, reason: str = "") -> ScheduleChange:
-    return ScheduleChange(
-        name=known.name,
-        revision=known.revision,
-        state=state,
-        cursor=known.cursor,
-        next_at=None,
-        by=by,
-        reason=reason,
+def _new_change(known: core.Schedule, state: core.ScheduleState, *, by: str, reason: str = "") -> core.ScheduleChange:
+    return core.ScheduleChange(
+        name=known.name, revision=known.revision, state=state, cursor=known.cursor, by=by, reason=reason
     )

@@ -6,23 +6,21 @@ import builtins
 from datetime import datetime
 from typing import Literal
 
-from drumbeat.client import Client
 from drumbeat.core.stats import OVERALL, Resolution, Rollup
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name, short_repr
 from drumbeat.store.protocol import Store
 
+from .part import AdminPart
+
 RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
 _DEFAULT_SPAN_US = {Resolution.TEN_SECONDS: 3_600_000_000, Resolution.MINUTE: 86_400_000_000}
 """Default range: an hour, a day."""
 
 
-class Stats:
+class Stats(AdminPart):
     """Counts and latencies. Workers write them every 10 s, so newer runs are missing."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def read(
         self,

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from drumbeat.client import Client
 from drumbeat.handle import SyncJobHandle
-from drumbeat.sync_loop import to_sync
+from drumbeat.sync_loop import SyncMethod, SyncPart
+from drumbeat.tasks.options import JobOptions
 
 from .admin import Admin
 from .audit import SyncAudit
 from .dead import Dead
-from .enqueue_by_name import EnqueueByNameOptions
 from .instances import Instances
 from .jobs import Jobs
 from .locks import Locks
@@ -26,134 +25,122 @@ from .system import System
 from .tasks import Tasks
 
 
-class SyncJobs:
+class SyncJobs(SyncPart[Jobs]):
     """As `app.jobs`."""
 
-    def __init__(self, client: Client, jobs: Jobs) -> None:
-        self._client = client
-        self._jobs = jobs
-        self.list = to_sync("app.sync.jobs.list", jobs.list)
-        self.page = to_sync("app.sync.jobs.page", jobs.page)
-        self.counts = to_sync("app.sync.jobs.counts", jobs.counts)
-        self.show = to_sync("app.sync.jobs.show", jobs.show)
-        self.attempts = to_sync("app.sync.jobs.attempts", jobs.attempts)
-        self.explain = to_sync("app.sync.jobs.explain", jobs.explain)
-        self.wait = to_sync("app.sync.jobs.wait", jobs.wait)
-        self.cancel = to_sync("app.sync.jobs.cancel", jobs.cancel)
-        self.run_now = to_sync("app.sync.jobs.run_now", jobs.run_now)
-        self.bulk = to_sync("app.sync.jobs.bulk", jobs.bulk)
-        self._enqueue = to_sync("app.sync.jobs.enqueue", jobs.enqueue)
+    list = SyncMethod(Jobs.list)
+    page = SyncMethod(Jobs.page)
+    counts = SyncMethod(Jobs.counts)
+    show = SyncMethod(Jobs.show)
+    attempts = SyncMethod(Jobs.attempts)
+    explain = SyncMethod(Jobs.explain)
+    wait = SyncMethod(Jobs.wait)
+    cancel = SyncMethod(Jobs.cancel)
+    run_now = SyncMethod(Jobs.run_now)
+    bulk = SyncMethod(Jobs.bulk)
+    _enqueue = SyncMethod(Jobs.enqueue)
 
     def handle(self, id: str) -> SyncJobHandle[Any]:
         """A handle for the job with this id."""
-        return SyncJobHandle(self._client, self._jobs.handle(id))
+        return SyncJobHandle(self._part.handle(id))
 
     def enqueue(
-        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[JobOptions]
     ) -> SyncJobHandle[Any]:
         """As `app.jobs.enqueue`."""
-        return SyncJobHandle(self._client, self._enqueue(task, args, **options))
+        return SyncJobHandle(self._enqueue(task, args, **options))
 
 
-class SyncDead:
+class SyncDead(SyncPart[Dead]):
     """As `app.dead`."""
 
-    def __init__(self, dead: Dead) -> None:
-        self.list = to_sync("app.sync.dead.list", dead.list)
-        self.page = to_sync("app.sync.dead.page", dead.page)
-        self.show = to_sync("app.sync.dead.show", dead.show)
-        self.groups = to_sync("app.sync.dead.groups", dead.groups)
-        self.select = to_sync("app.sync.dead.select", dead.select)
-        self.replay = to_sync("app.sync.dead.replay", dead.replay)
-        self.discard = to_sync("app.sync.dead.discard", dead.discard)
+    list = SyncMethod(Dead.list)
+    page = SyncMethod(Dead.page)
+    show = SyncMethod(Dead.show)
+    groups = SyncMethod(Dead.groups)
+    select = SyncMethod(Dead.select)
+    replay = SyncMethod(Dead.replay)
+    discard = SyncMethod(Dead.discard)
 
 
-class SyncQueues:
+class SyncQueues(SyncPart[Queues]):
     """As `app.queues`."""
 
-    def __init__(self, queues: Queues) -> None:
-        self.list = to_sync("app.sync.queues.list", queues.list)
-        self.show = to_sync("app.sync.queues.show", queues.show)
-        self.pause = to_sync("app.sync.queues.pause", queues.pause)
-        self.resume = to_sync("app.sync.queues.resume", queues.resume)
+    list = SyncMethod(Queues.list)
+    show = SyncMethod(Queues.show)
+    pause = SyncMethod(Queues.pause)
+    resume = SyncMethod(Queues.resume)
 
 
-class SyncTasks:
+class SyncTasks(SyncPart[Tasks]):
     """As `app.tasks`."""
 
-    def __init__(self, tasks: Tasks) -> None:
-        self.list = to_sync("app.sync.tasks.list", tasks.list)
-        self.show = to_sync("app.sync.tasks.show", tasks.show)
-        self.history = to_sync("app.sync.tasks.history", tasks.history)
+    list = SyncMethod(Tasks.list)
+    show = SyncMethod(Tasks.show)
+    history = SyncMethod(Tasks.history)
 
 
-class SyncSchedules:
+class SyncSchedules(SyncPart[Schedules]):
     """As `app.schedules`."""
 
-    def __init__(self, client: Client, schedules: Schedules) -> None:
-        self._client = client
-        self._run_now = to_sync("app.sync.schedules.run_now", schedules.run_now)
-        self.create = to_sync("app.sync.schedules.create", schedules.create)
-        self.change = to_sync("app.sync.schedules.change", schedules.change)
-        self.pause = to_sync("app.sync.schedules.pause", schedules.pause)
-        self.resume = to_sync("app.sync.schedules.resume", schedules.resume)
-        self.delete = to_sync("app.sync.schedules.delete", schedules.delete)
-        self.backfill = to_sync("app.sync.schedules.backfill", schedules.backfill)
-        self.preview = to_sync("app.sync.schedules.preview", schedules.preview)
-        self.in_words = to_sync("app.sync.schedules.in_words", schedules.in_words)
-        self.list = to_sync("app.sync.schedules.list", schedules.list)
-        self.show = to_sync("app.sync.schedules.show", schedules.show)
-        self.history = to_sync("app.sync.schedules.history", schedules.history)
+    create = SyncMethod(Schedules.create)
+    change = SyncMethod(Schedules.change)
+    pause = SyncMethod(Schedules.pause)
+    resume = SyncMethod(Schedules.resume)
+    delete = SyncMethod(Schedules.delete)
+    backfill = SyncMethod(Schedules.backfill)
+    preview = SyncMethod(Schedules.preview)
+    in_words = SyncMethod(Schedules.in_words)
+    list = SyncMethod(Schedules.list)
+    show = SyncMethod(Schedules.show)
+    history = SyncMethod(Schedules.history)
+    _run_now = SyncMethod(Schedules.run_now)
 
     def run_now(self, name: str) -> SyncJobHandle[Any]:
         """As `app.schedules.run_now`."""
-        return SyncJobHandle(self._client, self._run_now(name))
+        return SyncJobHandle(self._run_now(name))
 
 
-class SyncInstances:
+class SyncInstances(SyncPart[Instances]):
     """As `app.instances`."""
 
-    def __init__(self, instances: Instances) -> None:
-        self.list = to_sync("app.sync.instances.list", instances.list)
-        self.show = to_sync("app.sync.instances.show", instances.show)
-        self.leader = to_sync("app.sync.instances.leader", instances.leader)
+    list = SyncMethod(Instances.list)
+    show = SyncMethod(Instances.show)
+    leader = SyncMethod(Instances.leader)
 
 
-class SyncLocks:
+class SyncLocks(SyncPart[Locks]):
     """As `app.locks`."""
 
-    def __init__(self, locks: Locks) -> None:
-        self.list = to_sync("app.sync.locks.list", locks.list)
-        self.show = to_sync("app.sync.locks.show", locks.show)
-        self.release = to_sync("app.sync.locks.release", locks.release)
+    list = SyncMethod(Locks.list)
+    show = SyncMethod(Locks.show)
+    release = SyncMethod(Locks.release)
 
 
-class SyncStats:
+class SyncStats(SyncPart[Stats]):
     """As `app.stats`."""
 
-    def __init__(self, stats: Stats) -> None:
-        self.read = to_sync("app.sync.stats.read", stats.read)
-        self.overall = to_sync("app.sync.stats.overall", stats.overall)
-        self.totals = to_sync("app.sync.stats.totals", stats.totals)
+    read = SyncMethod(Stats.read)
+    overall = SyncMethod(Stats.overall)
+    totals = SyncMethod(Stats.totals)
 
 
-class SyncSystem:
+class SyncSystem(SyncPart[System]):
     """As `app.system`."""
 
-    def __init__(self, system: System) -> None:
-        self.facts = to_sync("app.sync.system.facts", system.facts)
-        self.doctor = to_sync("app.sync.system.doctor", system.doctor)
+    facts = SyncMethod(System.facts)
+    doctor = SyncMethod(System.doctor)
 
 
 class SyncAdmin:
     """The administration API of an app, for code without an event loop."""
 
     def __init__(self, admin: Admin) -> None:
-        self.jobs = SyncJobs(admin.client, admin.jobs)
+        self.jobs = SyncJobs(admin.jobs)
         self.dead = SyncDead(admin.dead)
         self.queues = SyncQueues(admin.queues)
         self.tasks = SyncTasks(admin.tasks)
-        self.schedules = SyncSchedules(admin.client, admin.schedules)
+        self.schedules = SyncSchedules(admin.schedules)
         self.instances = SyncInstances(admin.instances)
         self.locks = SyncLocks(admin.locks)
         self.stats = SyncStats(admin.stats)

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 
 import msgspec
 
-from drumbeat.client import Client
-from drumbeat.clock import Clock
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.errors import DrumbeatError
-from drumbeat.settings import Settings
 from drumbeat.store.urls import open_store
 
 from .doctor import examine
+from .part import AdminPart
 
 COORDINATION_PREFIX = "coordination: "
 """Prefix of the names of checks of the coordination store."""
 
 
-class System:
+class System(AdminPart):
     """Check the stores and the cluster."""
-
-    def __init__(self, client: Client, settings: Callable[[], Settings], clock: Clock) -> None:
-        self._client = client
-        self._settings = settings
-        self._clock = clock
 
     async def facts(self) -> builtins.list[HealthCheck]:
         """The store's version, size, settings that matter for jobs, and problems; then the same of the coordination store, if
         there is one. A coordination store that is unavailable is a finding, not an error."""
         store = await self._client.store()
         found = await store.inspect.check_health()
-        settings = self._settings()
+        settings = self._client.settings
         if settings.coordination is not None:
             found += await self._read_coordination_facts(settings.coordination, settings.namespace)
         return found
 
     async def doctor(self) -> builtins.list[HealthCheck]:
         """The facts, and the problems of workers, queues, tasks, schedules, locks and jobs."""
-        return [*await self.facts(), *await examine(self._client, self._clock)]
+        return [*await self.facts(), *await examine(self._client, self._client.clock)]
 
     async def _read_coordination_facts(self, url: str, namespace: str) -> builtins.list[HealthCheck]:
         try:
-            async with await open_store(url, namespace=namespace, clock=self._clock) as store:
+            async with await open_store(url, namespace=namespace, clock=self._client.clock) as store:
                 found = await store.inspect.check_health()
         except DrumbeatError as error:
             advice = "locks and rooms wait until it answers; wake-ups use the first store meanwhile"

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 
 import msgspec
 
-from drumbeat.client import Client
 from drumbeat.codec import Signature
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.json_codec import encoder, is_model
@@ -19,6 +18,7 @@ from drumbeat.redaction import HIDDEN, is_secret
 from drumbeat.tasks import Task
 
 from .history import RunPage, RunQuery, history_page
+from .part import AdminPart
 
 
 class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,16 +34,9 @@ class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text; None: it is required, or its default is no JSON, or its name is that of a secret."""
 
 
-class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TaskInfo(TaskStats, frozen=True, kw_only=True):
     """A task: the numbers of its jobs from the store, and its function as far as this program has it."""
 
-    name: str
-    pending: int = 0
-    running: int = 0
-    succeeded: int = 0
-    """In history; older jobs are pruned."""
-    dead: int = 0
-    cancelled: int = 0
     registered: bool = False
     """Whether this program has it; if not, the fields below are None."""
     call: str | None = None
@@ -64,11 +57,8 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     """For a form."""
 
 
-class Tasks:
+class Tasks(AdminPart):
     """List and show tasks."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     async def list(self) -> builtins.list[TaskInfo]:
         """Every task that this program has, that has jobs, or that a living instance knows, by name."""
@@ -104,12 +94,12 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) 
             "registered": True,
             "call": f"{name}{_visible_signature(task)}",
             "place": task.source_location,
-            "queue": task.queue,
+            "queue": task.options.queue,
             "priority": task.options.priority,
-            "retries": task.retries,
-            "timeout": None if task.timeout_us is None else task.timeout_us / 1_000_000,
-            "pool": task.pool,
-            "batch": task.batch,
+            "retries": task.options.retries,
+            "timeout": None if task.options.timeout_us is None else task.options.timeout_us / 1_000_000,
+            "pool": task.options.pool,
+            "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
         }
     return TaskInfo(**{"name": name, **facts})

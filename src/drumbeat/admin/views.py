@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
+from drumbeat.core import schedule as core
 from drumbeat.core.job import Attempt, Failure, Job, JobState
-from drumbeat.core.schedule import CatchUp, Fire, FireOutcome, Origin, Overlap, RuleKind, Schedule, ScheduleState
+from drumbeat.core.job_fields import AllJobFields
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.schedules.description import describe_schedule
 from drumbeat.schedules.interval import try_parse_us
 from drumbeat.schedules.rules import describe_rule
+
+JobFields = AllJobFields[datetime, float, bool, Failure]
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +24,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     task: str
-    state: ScheduleState
+    state: core.ScheduleState
     when: str
     """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
     words: str
@@ -43,14 +47,14 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None
     """None: those of the task; likewise `timeout`, in seconds."""
     timeout: float | None
-    catch_up: CatchUp
+    catch_up: core.CatchUp
     catch_up_limit: int
     max_late: float | None
-    overlap: Overlap
+    overlap: core.Overlap
     jitter: float
     start: datetime | None
     end: datetime | None
-    origin: Origin
+    origin: core.Origin
     app: str
     version: str
     revision: int
@@ -62,41 +66,30 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When a running instance last declared it."""
 
 
-def schedule_info(schedule: Schedule) -> ScheduleInfo:
+_CONVERTED = {"timeout", "max_late", "jitter", "start", "end"}
+_COPIED = set(core.NewSchedule.__struct_fields__) & set(ScheduleInfo.__struct_fields__) - _CONVERTED
+
+
+def schedule_info(schedule: core.Schedule) -> ScheduleInfo:
     made = schedule.definition
     return ScheduleInfo(
-        name=made.name,
-        task=made.task,
-        state=schedule.state,
+        **{name: getattr(made, name) for name in _COPIED},
+        **{name: getattr(schedule, name) for name in ("state", "revision", "changed_by", "reason")},
         when=describe_rule(made),
         words=describe_schedule(made),
-        cron=made.rule if made.kind is RuleKind.CRON else None,
-        every=None if made.kind is RuleKind.CRON else _to_seconds(try_parse_us(made.rule)),
-        grid=made.kind is RuleKind.GRID,
-        tz=made.tz,
+        cron=made.rule if made.kind is core.RuleKind.CRON else None,
+        every=None if made.kind is core.RuleKind.CRON else _to_seconds(try_parse_us(made.rule)),
+        grid=made.kind is core.RuleKind.GRID,
         next_at=_to_datetime(schedule.next_at),
         last_at=_to_datetime(schedule.cursor),
         job=schedule.current,
-        args=made.args,
-        queue=made.queue,
-        priority=made.priority,
-        retries=made.retries,
         timeout=_to_seconds(made.timeout),
-        catch_up=made.catch_up,
-        catch_up_limit=made.catch_up_limit,
         max_late=_to_seconds(made.max_late),
-        overlap=made.overlap,
         jitter=made.jitter / 1_000_000,
         start=_to_datetime(made.start),
         end=_to_datetime(made.end),
-        origin=made.origin,
-        app=made.app,
-        version=made.version,
-        revision=schedule.revision,
         created_at=from_us(schedule.created_at),
         changed_at=from_us(schedule.changed_at),
-        changed_by=schedule.changed_by,
-        reason=schedule.reason,
         declared_at=_to_datetime(schedule.declared_at),
     )
 
@@ -109,7 +102,7 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     last: datetime
     """The last fire time of a skipped range; equal to `at` otherwise."""
     count: int
-    outcome: FireOutcome
+    outcome: core.FireOutcome
     reason: str
     job: JobId | None
     recorded_at: datetime
@@ -125,23 +118,15 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-def fire_info(fire: Fire, job: Job | None) -> FireInfo:
+def fire_info(fire: core.Fire, job: Job | None) -> FireInfo:
+    of_job = ("state", "attempt", "started_at", "finished_at", "instance", "error")
     return FireInfo(
-        schedule=fire.schedule,
+        **{name: getattr(fire, name) for name in ("schedule", "count", "outcome", "reason", "job")},
         at=from_us(fire.at),
         last=from_us(fire.last),
-        count=fire.count,
-        outcome=fire.outcome,
-        reason=fire.reason,
-        job=fire.job,
         recorded_at=from_us(fire.recorded_at),
         late=max(0, fire.recorded_at - fire.last) / 1_000_000,
-        state=None if job is None else job.state,
-        attempt=None if job is None else job.attempt,
-        started_at=None if job is None else job.started_at,
-        finished_at=None if job is None else job.finished_at,
-        instance=None if job is None else job.instance,
-        error=None if job is None else job.error,
+        **({} if job is None else {name: getattr(job, name) for name in of_job}),
     )
 
 
@@ -166,27 +151,39 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from due_at to started_at."""
 
 
-def job_runs(job: Job, attempts: list[Attempt]) -> list[Run]:
-    """All runs of a job, newest first."""
-    ended = [(str(each.outcome), each.started_at, each.finished_at, each.instance, each.error) for each in attempts]
-    running = [("running", job.started_at, None, job.instance, None)] if job.state is JobState.RUNNING else []
+def job_runs(job: JobFields, attempts: Iterable[Attempt]) -> list[Run]:
+    """All runs of a job, oldest first, with the one in progress."""
     found = [
-        Run(
-            job=job.id,
-            task=job.task,
-            schedule=job.schedule,
-            number=number,
-            due_at=job.due_at,
-            started_at=started_at,
-            finished_at=finished_at,
-            instance=instance,
-            outcome=outcome,
-            error=error,
-            late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
-        )
-        for number, (outcome, started_at, finished_at, instance, error) in enumerate([*ended, *running], start=1)
+        new_run(job, number, str(each.outcome), each.started_at, each.finished_at, each.instance, each.error)
+        for number, each in enumerate(attempts, start=1)
     ]
-    return found[::-1]
+    if job.state is JobState.RUNNING:
+        found.append(new_run(job, len(found) + 1, "running", job.started_at, None, job.instance, None))
+    return found
+
+
+def new_run(
+    job: JobFields,
+    number: int,
+    outcome: str,
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    instance: InstanceId | None,
+    error: Failure | None,
+) -> Run:
+    return Run(
+        job=job.id,
+        task=job.task,
+        schedule=job.schedule,
+        number=number,
+        due_at=job.due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        instance=instance,
+        outcome=outcome,
+        error=error,
+        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
+    )
 
 
 def _to_datetime(us: int | None) -> datetime | None:

@@ -30,11 +30,12 @@ def run_audited(
     on: str,
     question: Callable[[Drumbeat], Awaitable[T]],
     *,
-    count_touched: Callable[[T], int] = lambda answer: 1,
+    count_touched: Callable[[T], int] = lambda answer: int(answer) if isinstance(answer, int) else 1,
     to_answer: Callable[[T], str | None] = lambda answer: None,
     needs_app: bool = False,
 ) -> T:
-    """Run an audited action; `count_touched` and `to_answer` (JSON) read from its result what the audit log keeps."""
+    """Run an audited action; `count_touched` (a result that is a number: that) and `to_answer` (JSON) read from its result
+    what the audit log keeps."""
 
     async def run(app: Drumbeat) -> T:
         async with audited(app, target, verb, on) as acting:

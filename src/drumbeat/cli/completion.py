@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,22 +20,32 @@ from drumbeat.core.job import JobState, PendingView
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
+    from drumbeat.core.job import Job
 
 COMPLETION_TIMEOUT = 1.5
 MAX_SUGGESTIONS = 200
+MIN_ID_PREFIX = 4
 STATES = (*JobState, *PendingView)
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-Suggestions = list[tuple[str, str]]
-"""Values, each with its help."""
+T = TypeVar("T")
 
 
-def _make_completer(query: Callable[[Drumbeat, str], Awaitable[Suggestions]]) -> Complete:
+def _make_completer(
+    query: Callable[[Drumbeat, str | None], Awaitable[Iterable[T]]], suggest: Callable[[T], tuple[str, str]]
+) -> Complete:
+    """Completes with what `query` finds; it gets the beginning of an id, if that is long enough to search for. `suggest`
+    makes of each a value and its help."""
+
+    async def ask(app: Drumbeat, prefix: str) -> list[tuple[str, str]]:
+        async with asyncio.timeout(COMPLETION_TIMEOUT), app:
+            return [suggest(each) for each in await query(app, prefix if len(prefix) >= MIN_ID_PREFIX else None)]
+
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         # Whatever fails, no traceback may disturb the command line.
         with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
             app = _open_existing_store(ctx)
-            found = [] if app is None else asyncio.run(_ask(app, query, incomplete))
+            found = [] if app is None else asyncio.run(ask(app, incomplete))
             fits = [(value, help) for value, help in found if value.startswith(incomplete)]
             return [CompletionItem(value, help=help) for value, help in fits[:MAX_SUGGESTIONS]]
         return []
@@ -56,11 +66,6 @@ def _open_existing_store(ctx: click.Context) -> Drumbeat | None:
     return None if url.engine == "sqlite" and not Path(url.path).exists() else app
 
 
-async def _ask(app: Drumbeat, query: Callable[[Drumbeat, str], Awaitable[Suggestions]], prefix: str) -> Suggestions:
-    async with asyncio.timeout(COMPLETION_TIMEOUT), app:
-        return await query(app, prefix)
-
-
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(str(state)) for state in STATES if state.startswith(incomplete)]
 
@@ -72,46 +77,16 @@ def glossary_terms(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
 
 
-async def _queues(app: Drumbeat, _prefix: str) -> Suggestions:
-    return [(each.name, f"{each.ready:,} ready") for each in await app.queues.list()]
+async def _newest_jobs(app: Drumbeat, prefix: str | None, state: str | None = None) -> Iterable[Job]:
+    return (await app.jobs.page(state=state, limit=20, id=prefix)).items
 
 
-async def _tasks(app: Drumbeat, _prefix: str) -> Suggestions:
-    return [(each.name, "") for each in await app.tasks.list()]
-
-
-async def _schedules(app: Drumbeat, _prefix: str) -> Suggestions:
-    return [(each.name, each.words) for each in await app.schedules.list()]
-
-
-async def _instances(app: Drumbeat, _prefix: str) -> Suggestions:
-    return [(each.id, f"{each.host} {each.pid}") for each in await app.instances.list(all=True)]
-
-
-async def _locks(app: Drumbeat, _prefix: str) -> Suggestions:
-    return [(each.name, f"{each.waiting} waiting") for each in await app.locks.list()]
-
-
-async def _jobs(app: Drumbeat, prefix: str) -> Suggestions:
-    """The newest jobs, or the newest whose id begins like this."""
-    page = await app.jobs.page(limit=20, id=_id_prefix(prefix))
-    return [(each.id, f"{each.task} {each.state}") for each in page.items]
-
-
-async def _dead_letters(app: Drumbeat, prefix: str) -> Suggestions:
-    page = await app.jobs.page(state="dead", limit=20, id=_id_prefix(prefix))
-    return [(each.id, each.task) for each in page.items]
-
-
-def _id_prefix(prefix: str) -> str | None:
-    """The beginning of an id, if it is long enough to search for."""
-    return prefix if len(prefix) >= 4 else None
-
-
-queues = _make_completer(_queues)
-tasks = _make_completer(_tasks)
-schedules = _make_completer(_schedules)
-instances = _make_completer(_instances)
-locks = _make_completer(_locks)
-jobs = _make_completer(_jobs)
-dead_letters = _make_completer(_dead_letters)
+queues = _make_completer(lambda app, _: app.queues.list(), lambda each: (each.name, f"{each.ready:,} ready"))
+tasks = _make_completer(lambda app, _: app.tasks.list(), lambda each: (each.name, ""))
+schedules = _make_completer(lambda app, _: app.schedules.list(), lambda each: (each.name, each.words))
+instances = _make_completer(
+    lambda app, _: app.instances.list(all=True), lambda each: (each.id, f"{each.host} {each.pid}")
+)
+locks = _make_completer(lambda app, _: app.locks.list(), lambda each: (each.name, f"{each.waiting} waiting"))
+jobs = _make_completer(_newest_jobs, lambda each: (each.id, f"{each.task} {each.state}"))
+dead_letters = _make_completer(lambda app, prefix: _newest_jobs(app, prefix, "dead"), lambda each: (each.id, each.task))

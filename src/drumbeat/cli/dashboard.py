@@ -6,18 +6,15 @@ import click
 
 from drumbeat.cli.connection import load_app
 from drumbeat.cli.failures import BadInput
-from drumbeat.cli.options import CliTarget, app_option, pass_target, url_option
+from drumbeat.cli.options import CliTarget, app_option, target_command, url_option
 
 
-@click.command("dashboard")
+@target_command("dashboard", app_option, url_option)
 @click.option("--host", metavar="HOST", help="Listen address. Default: 127.0.0.1. [DRUMBEAT_DASHBOARD]")
 @click.option(
     "--port", metavar="PORT", type=click.IntRange(0, 65_535), help="Listen port. Default: 7777; 0: any free port."
 )
 @click.option("--namespace", metavar="NAME", help="Namespace within a shared database.")
-@app_option
-@url_option
-@pass_target
 def command(target: CliTarget, /, host: str | None, port: int | None, namespace: str | None) -> int:
     """Serve the dashboard and its API.
 

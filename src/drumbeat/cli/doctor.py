@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app
-from drumbeat.cli.options import CliTarget, pass_target, target_options
+from drumbeat.cli.options import CliTarget, target_command, target_options
 from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "bad": "bold red"}
 
 
-@click.command("doctor")
-@target_options
-@pass_target
+@target_command("doctor", *target_options)
 def command(target: CliTarget, /) -> None:
     """Check the store and everything on it. The exit code is 1 when something is bad.
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import completion, output
+from drumbeat.cli import completion, options, output
 from drumbeat.cli.audit_scope import run_audited
-from drumbeat.cli.options import DURATION, KEY, NAME, TIMESTAMP, CliTarget, pass_target, reason_option, target_options
+from drumbeat.cli.options import DURATION, KEY, NAME, TIMESTAMP, CliTarget
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.handle import JobHandle
 
 
-@click.command("enqueue")
+@options.target_command("enqueue", options.reason_option, *options.target_options)
 @click.argument("task", shell_complete=completion.tasks)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 @click.option("--unique-pending", is_flag=True, help="Likewise, but running jobs do not count.")
 @click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
 @click.option("--timeout", type=DURATION, help="Instead of the task's own.")
-@reason_option
-@target_options
-@pass_target
 def command(
     target: CliTarget,
     /,
@@ -39,7 +36,7 @@ def command(
     document: str | None,
     unique: bool,
     unique_pending: bool,
-    **options: Any,
+    **settings: Any,
 ) -> None:
     """Enqueue a job of an app's task. Needs --app, or DRUMBEAT_APP.
 
@@ -51,7 +48,7 @@ def command(
     from drumbeat.codec import Signature
 
     typed = parse_arguments(arguments, document)
-    given = {name: value for name, value in options.items() if value is not None}
+    given = options.drop_none(settings)
     if unique or unique_pending:
         given["unique"] = True if unique else "pending"
 
@@ -63,12 +60,6 @@ def command(
         )
         return await bound.enqueue(*args, **kwargs)
 
-    report_job(
-        target,
-        run_audited(target, "jobs.enqueue", task, enqueue, count_touched=lambda job: int(job.created), needs_app=True),
-    )
-
-
-def report_job(target: CliTarget, job: JobHandle[Any]) -> None:
+    job = run_audited(target, "jobs.enqueue", task, enqueue, count_touched=lambda job: int(job.created), needs_app=True)
     line = job.id if job.created else f"{job.id} (not a new job: this one is live with the same key)"
     output.report(target, {"id": job.id, "created": job.created}, line)

@@ -8,17 +8,14 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.connection import call_and_show
-from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
+from drumbeat.cli.options import CliTarget, target_command, target_options, watch_option
 
 if TYPE_CHECKING:
     from drumbeat.admin import Explanation
 
 
-@click.command("explain")
+@target_command("explain", watch_option, *target_options)
 @click.argument("id", shell_complete=completion.jobs)
-@watch_option
-@target_options
-@pass_target
 def command(target: CliTarget, /, id: str) -> None:
     """Explain why a job is not running: every reason that holds, the decisive one first."""
 

@@ -26,6 +26,7 @@ EXIT_BAD_INPUT = 2
 EXIT_NOT_DONE = 1
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_NOT_DONE = (StartFailed, StoreError, UniqueConflict)
 
 
 class BadInput(click.ClickException):
@@ -40,10 +41,18 @@ class NotDone(click.ClickException):
     exit_code = EXIT_NOT_DONE
 
 
-def unknown_command(word: str, known: Sequence[str], ctx: click.Context) -> click.UsageError:
-    near = get_close_matches(word, known, n=1)
-    hint = f"did you mean `{ctx.command_path} {near[0]}`?" if near else f"there are {', '.join(known)}"
-    return click.UsageError(f"no command {word!r}; {hint}", ctx)
+class StrictGroup(click.Group):
+    """Refuses an unknown command with the list of known ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = get_close_matches(args[0], known, n=1)
+            hint = f"did you mean `{ctx.command_path} {near[0]}`?" if near else f"there are {', '.join(known)}"
+            raise click.UsageError(f"no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def check_text(words: Sequence[str]) -> None:
@@ -69,41 +78,32 @@ def run_and_report(start: Callable[[], Any]) -> int:
         _print_debug_traceback(error)
         _discard_output()
         return EXIT_BROKEN_PIPE
-    except click.ClickException as error:
-        return _report(error, _format_click_error(error), error.exit_code)
-    except DrumbeatError as error:
-        return _report(error, str(error), exit_code_of(error))
+    except (click.ClickException, DrumbeatError) as error:
+        _print_debug_traceback(error)
+        return _report(error)
     except BaseExceptionGroup as group:
         # A task group of a service: if all errors are ours, report the first one.
         errors = list(_flatten(group))
         if not all(isinstance(error, DrumbeatError | click.ClickException) for error in errors):
             raise
-        if isinstance(errors[0], click.ClickException):
-            return _report(group, _format_click_error(errors[0]), errors[0].exit_code)
-        return _report(group, str(errors[0]), exit_code_of(errors[0]))
+        _print_debug_traceback(group)
+        return _report(errors[0])
 
 
-def exit_code_of(error: BaseException) -> int:
-    if isinstance(error, SchemaOutOfDate | NotTransactional):
-        return EXIT_BAD_INPUT
-    return EXIT_NOT_DONE if isinstance(error, StartFailed | StoreError | UniqueConflict) else EXIT_BAD_INPUT
-
-
-def _format_click_error(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
-    if not isinstance(error, click.UsageError) or error.ctx is None:
-        return message
-    return f"{message[:1].lower()}{message[1:]} (see `{error.ctx.command_path} --help`)"
-
-
-def _report(error: BaseException, message: str, code: int) -> int:
+def _report(error: BaseException) -> int:
+    """Print an error of ours or of click, and return the exit code."""
     from drumbeat.cli.formatting import to_one_line
     from drumbeat.redaction import mask_urls
 
-    _print_debug_traceback(error)
+    message = error.format_message().rstrip(".") if isinstance(error, click.ClickException) else str(error)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message = f"{message[:1].lower()}{message[1:]} (see `{error.ctx.command_path} --help`)"
     # Many messages repeat the input, which may be a URL with a password.
     click.echo(f"drumbeat: {mask_urls(to_one_line(message))}", err=True)
-    return code
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    is_refused = isinstance(error, SchemaOutOfDate | NotTransactional)
+    return EXIT_NOT_DONE if isinstance(error, _NOT_DONE) and not is_refused else EXIT_BAD_INPUT
 
 
 def _print_debug_traceback(error: BaseException) -> None:

@@ -40,6 +40,10 @@ def format_value(value: object, limit: int = 60) -> str:
     return truncate(escape(str(value)[: limit + 1]), limit)
 
 
+def format_number(value: int | None) -> str:
+    return EMPTY if value is None else f"{value:,}"
+
+
 def to_one_line(text: str) -> str:
     """A message as one line, escaped."""
     return escape(" ".join(text.split()))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import completion, formatting, output
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
-from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
-from drumbeat.cli.resource_group import resource_group
+from drumbeat.cli.connection import call_and_show, call_app
+from drumbeat.cli.options import CliTarget, watch_option
+from drumbeat.cli.output import Column
+from drumbeat.cli.resource_group import ResourceGroup
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,63 +18,48 @@ if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.core.instance import Instance, LeaderInfo
 
-    Both = tuple[list[Instance], LeaderInfo | None]
-
-command = resource_group("instances", "Instances: the running processes of the cluster.")
-
-COLUMNS = output.TableColumns(
-    names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
-    numbers=frozenset({"pid", "running", "refused"}),
-    elastic=frozenset({"app", "host", "queues"}),
-    droppable=("roles", "refused", "started (UTC)", "queues", "host", "app"),
-)
+command = ResourceGroup("instances", "Instances: the running processes of the cluster.")
 
 
-@command.command("list")
-@click.option("--all", "everyone", is_flag=True, help="Also those that left or died in the last day.")
-@watch_option
-@target_options
-@pass_target
-def list_(target: CliTarget, everyone: bool) -> None:
-    """List the instances that are alive."""
-
-    async def question(app: Drumbeat) -> Both:
-        return await app.instances.list(all=everyone), await app.instances.leader()
-
-    call_and_show(target, question, lambda found: _show_list(target, *found))
-
-
-def _show_list(target: CliTarget, instances: list[Instance], leader: LeaderInfo | None) -> None:
-    empty = "No instance is alive in {store}: `drumbeat run app:app` starts one."
-    output.show_list(target, instances, COLUMNS, lambda instance, now: _row(instance, leader, now), empty=empty)
+def _table(leader: LeaderInfo | None) -> output.TextTable[Instance]:
+    return output.TextTable(
+        Column("id", lambda each, _: each.id),
+        Column("state", lambda each, _: str(each.state)),
+        Column("app", lambda each, _: format_app(each, 30), elastic=True, drop=6),
+        Column("host", lambda each, _: formatting.format_value(each.host, 30), elastic=True, drop=5),
+        Column("pid", lambda each, _: str(each.pid), number=True),
+        Column("roles", lambda each, _: format_roles(each, leader), drop=1),
+        Column("queues", lambda each, _: formatting.truncate(output.join_words(each.queues), 40), elastic=True, drop=4),
+        Column("running", lambda each, _: f"{each.running}/{each.concurrency}", number=True),
+        Column("refused", lambda each, _: str(each.refused), number=True, drop=2),
+        Column("started (UTC)", lambda each, now: formatting.format_timestamp(each.started_at, now), drop=3),
+        Column("last beat", lambda each, now: formatting.format_ago(each.beat_at, now)),
+    )
 
 
-def _row(instance: Instance, leader: LeaderInfo | None, now: datetime) -> list[str]:
-    name = f"{instance.app} {instance.version}".strip()
-    return [
-        instance.id,
-        str(instance.state),
-        formatting.format_value(name, 30),
-        formatting.format_value(instance.host, 30),
-        str(instance.pid),
-        _roles(instance, leader),
-        formatting.truncate(output.join_words(instance.queues), 40),
-        f"{instance.running}/{instance.concurrency}",
-        str(instance.refused),
-        formatting.format_timestamp(instance.started_at, now),
-        formatting.format_ago(instance.beat_at, now),
-    ]
+def format_app(instance: Instance, limit: int) -> str:
+    return formatting.format_value(f"{instance.app} {instance.version}".strip(), limit)
 
 
-def _roles(instance: Instance, leader: LeaderInfo | None) -> str:
+def format_roles(instance: Instance, leader: LeaderInfo | None) -> str:
     leads = leader is not None and leader.instance == instance.id
     return output.join_words([*instance.roles, *(["leads"] if leads else [])])
 
 
-@command.command("show")
+@command.verb("list", watch_option)
+@click.option("--all", "everyone", is_flag=True, help="Also those that left or died in the last day.")
+def list_(target: CliTarget, everyone: bool) -> None:
+    """List the instances that are alive."""
+
+    async def question(app: Drumbeat) -> tuple[list[Instance], LeaderInfo | None]:
+        return await app.instances.list(all=everyone), await app.instances.leader()
+
+    empty = "No instance is alive in {store}: `drumbeat run app:app` starts one."
+    call_and_show(target, question, lambda found: output.show_list(target, found[0], _table(found[1]), empty=empty))
+
+
+@command.verb("show")
 @click.argument("id", shell_complete=completion.instances)
-@target_options
-@pass_target
 def show(target: CliTarget, id: str) -> None:
     """Show one instance, also one that left or died."""
 
@@ -81,20 +67,20 @@ def show(target: CliTarget, id: str) -> None:
         return await app.instances.show(id), await app.instances.leader()
 
     instance, leader = call_app(target, question)
-    if target.json:
-        output.print_json(instance)
-        return
-    now = utc_now()
+    output.show_record(target, instance, lambda found, now: _show_instance(found, leader, now))
+
+
+def _show_instance(instance: Instance, leader: LeaderInfo | None, now: datetime) -> None:
+    reason = formatting.format_value(instance.ended_reason, 200)
+    ended = f"{formatting.format_exact(instance.ended_at, now)}: {reason}" if instance.ended_at else formatting.EMPTY
     facts = {
         "id": instance.id,
         "state": str(instance.state),
-        "ended": f"{formatting.format_exact(instance.ended_at, now)}: {formatting.format_value(instance.ended_reason, 200)}"
-        if instance.ended_at
-        else formatting.EMPTY,
-        "app": formatting.format_value(f"{instance.app} {instance.version}".strip(), 100),
+        "ended": ended,
+        "app": format_app(instance, 100),
         "host": formatting.format_value(instance.host, 100),
         "pid": str(instance.pid),
-        "roles": _roles(instance, leader),
+        "roles": format_roles(instance, leader),
         "queues": output.join_words(instance.queues),
         "running": f"{instance.running} of {instance.concurrency} at its last heartbeat",
         "refused": f"{instance.refused} late results",

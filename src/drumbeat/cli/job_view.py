@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import CliTarget
+from drumbeat.cli.output import Column
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.plural import format_count
 from drumbeat.redaction import mask_urls
@@ -16,69 +17,8 @@ from drumbeat.redaction import mask_urls
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
 
-JOB_COLUMNS = output.TableColumns(
-    names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
-    numbers=frozenset({"attempts"}),
-    elastic=frozenset({"task", "queue", "key", "arguments"}),
-    droppable=("queue", "attempts", "key", "arguments", "at (UTC)"),
-)
-DEAD_COLUMNS = output.TableColumns(
-    names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),
-    numbers=frozenset({"attempts"}),
-    elastic=frozenset({"task", "queue", "error", "arguments"}),
-    droppable=("queue", "attempts", "arguments", "died at (UTC)"),
-)
-RUN_COLUMNS = output.TableColumns(
-    names=("run", "ended", "started at (UTC)", "took", "instance", "error"),
-    numbers=frozenset({"run"}),
-    elastic=frozenset({"error"}),
-    droppable=("instance",),
-)
-
-
 MAX_ARGUMENTS_READ = 2_000
 """Characters of the arguments that a list reads: enough for a cell, and for secret names to be recognised."""
-
-
-def preview_options(json: bool) -> dict[str, int]:
-    """A table shows the beginning of the arguments; JSON is exact."""
-    return {} if json else {"preview": MAX_ARGUMENTS_READ}
-
-
-def show_jobs(
-    target: CliTarget,
-    query: Callable[[Drumbeat], Awaitable[Sequence[Job]]],
-    columns: output.TableColumns,
-    row: output.Row[Job],
-    **more: Any,
-) -> None:
-    output.list_and_show(target, query, columns, row, to_json=lambda job: to_json_record(job, utc_now()), **more)
-
-
-def job_row(job: Job, now: datetime) -> list[str]:
-    at = job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
-    return [
-        job.id,
-        formatting.format_value(job.task, 40),
-        formatting.format_value(job.queue, 30),
-        format_state(job, now),
-        format_attempts(job),
-        formatting.format_timestamp(at, now),
-        formatting.format_value(job.key, 30),
-        formatting.format_arguments(job.args),
-    ]
-
-
-def dead_row(job: Job, now: datetime) -> list[str]:
-    return [
-        job.id,
-        formatting.format_value(job.task, 40),
-        formatting.format_value(job.queue, 30),
-        format_attempts(job),
-        formatting.format_timestamp(job.finished_at, now),
-        formatting.format_error(job.error),
-        formatting.format_arguments(job.args, 40),
-    ]
 
 
 def format_state(job: Job, now: datetime) -> str:
@@ -92,6 +32,61 @@ def format_attempts(job: Job) -> str:
     return f"{job.attempts}{crashes}"
 
 
+def _last_change(job: Job) -> datetime:
+    return job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
+
+
+_NAMES: tuple[Column[Job], ...] = (
+    Column("id", lambda job, _: job.id),
+    Column("task", lambda job, _: formatting.format_value(job.task, 40), elastic=True),
+    Column("queue", lambda job, _: formatting.format_value(job.queue, 30), elastic=True, drop=1),
+)
+_ATTEMPTS: Column[Job] = Column("attempts", lambda job, _: format_attempts(job), number=True, drop=2)
+JOBS = output.TextTable(
+    *_NAMES,
+    Column("state", format_state),
+    _ATTEMPTS,
+    Column("at (UTC)", lambda job, now: formatting.format_timestamp(_last_change(job), now), drop=5),
+    Column("key", lambda job, _: formatting.format_value(job.key, 30), elastic=True, drop=3),
+    Column("arguments", lambda job, _: formatting.format_arguments(job.args), elastic=True, drop=4),
+)
+DEAD_LETTERS = output.TextTable(
+    *_NAMES,
+    _ATTEMPTS,
+    Column("died at (UTC)", lambda job, now: formatting.format_timestamp(job.finished_at, now), drop=4),
+    Column("error", lambda job, _: formatting.format_error(job.error), elastic=True),
+    Column("arguments", lambda job, _: formatting.format_arguments(job.args, 40), elastic=True, drop=3),
+)
+RUNS: output.TextTable[tuple[int, Attempt]] = output.TextTable(
+    Column("run", lambda run, _: str(run[0]), number=True),
+    Column("ended", lambda run, _: str(run[1].outcome)),
+    Column("started at (UTC)", lambda run, now: formatting.format_exact(run[1].started_at, now)),
+    Column("took", lambda run, _: formatting.format_elapsed(run[1].started_at, run[1].finished_at)),
+    Column("instance", lambda run, _: formatting.format_value(run[1].instance), drop=1),
+    Column("error", lambda run, _: formatting.format_error(run[1].error, 80), elastic=True),
+)
+
+
+def show_jobs(
+    target: CliTarget,
+    list_: Callable[..., Callable[..., Awaitable[Sequence[Job]]]],
+    table: output.TextTable[Job],
+    query: dict[str, Any],
+    *,
+    empty: str,
+) -> None:
+    """List jobs with what `list_` finds. A table needs only the beginning of the arguments; JSON is exact."""
+    preview = {} if target.json else {"preview": MAX_ARGUMENTS_READ}
+    output.list_and_show(
+        target,
+        lambda app: list_(app)(**query, **preview),
+        table,
+        empty=empty,
+        limit=query["limit"],
+        to_json=lambda job: to_json_record(job, utc_now()),
+    )
+
+
 def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Job]]) -> None:
     """Everything about one job: a page, or JSON."""
 
@@ -103,7 +98,6 @@ def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Jo
     if target.json:
         output.print_json(to_json_record(job, now, attempts=attempts))
         return
-    facts = _facts(job, now)
     blocks = {"Arguments": formatting.format_arguments_indented(job.args)}
     if job.progress is not None:
         blocks["Progress"] = formatting.format_json(job.progress)
@@ -113,17 +107,20 @@ def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Jo
         blocks["Error"] = formatting.escape_lines(
             mask_urls(job.error.traceback or f"{job.error.type}: {job.error.message}")
         )
-    output.show_page(facts, blocks)
-    if attempts:
-        show_attempts(attempts, now)
-
-
-def _facts(job: Job, now: datetime) -> dict[str, str]:
     facts = {
         "id": job.id,
         "task": formatting.format_value(job.task, 200),
         "queue": formatting.format_value(job.queue, 200),
         "state": format_state(job, now),
+    }
+    output.show_page(facts, _optional_facts(job, now), blocks)
+    if attempts:
+        output.print_line("")
+        RUNS.show(list(enumerate(attempts, start=1)), now)
+
+
+def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
+    return {
         "key": formatting.format_value(job.key, 200) + (f" (unique: {job.unique})" if job.unique else ""),
         "priority": str(job.priority),
         "attempts": f"{format_attempts(job)} (failures {job.failures}, crashes {job.crashes} of {job.crash_limit})",
@@ -139,24 +136,6 @@ def _facts(job: Job, now: datetime) -> dict[str, str]:
         "replays": str(job.replays) if job.replays else formatting.EMPTY,
         "result error": formatting.format_value(job.result_error, 400),
     }
-    always = ("id", "task", "queue", "state", "attempts")
-    return {name: value for name, value in facts.items() if name in always or value != formatting.EMPTY}
-
-
-def show_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
-    rows = [
-        [
-            str(number),
-            str(attempt.outcome),
-            formatting.format_exact(attempt.started_at, now),
-            formatting.format_elapsed(attempt.started_at, attempt.finished_at),
-            formatting.format_value(attempt.instance),
-            formatting.format_error(attempt.error, 80),
-        ]
-        for number, attempt in enumerate(attempts, start=1)
-    ]
-    output.print_line("")
-    output.show_table(RUN_COLUMNS, rows, empty="")
 
 
 def to_json_record(job: Job, now: datetime, **more: object) -> dict[str, object]:

@@ -10,19 +10,8 @@ from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import describe_ids, run_audited
 from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
-from drumbeat.cli.options import (
-    KEY,
-    NAME,
-    CliTarget,
-    dry_option,
-    filter_options,
-    pass_target,
-    reason_option,
-    search_options,
-    target_options,
-    watch_option,
-)
-from drumbeat.cli.resource_group import resource_group
+from drumbeat.cli.options import KEY, NAME, CliTarget, dry_option, job_list_options, reason_option
+from drumbeat.cli.resource_group import ResourceGroup
 from drumbeat.core.job import CancelAnswer
 from drumbeat.plural import format_count
 
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.core.job import Job
 
-command = resource_group("jobs", "Jobs: every queued call of a task, and how it ended.")
+command = ResourceGroup("jobs", "Jobs: every queued call of a task, and how it ended.")
 
 MAX_LISTED = 10_000
 CANCEL_MESSAGES = {
@@ -42,7 +31,7 @@ CANCEL_MESSAGES = {
 }
 
 
-@command.command("list")
+@command.verb("list", *job_list_options)
 @click.option(
     "--state",
     metavar="STATE",
@@ -50,24 +39,15 @@ CANCEL_MESSAGES = {
     help="pending, running, succeeded, dead or cancelled; of pending ones ready, scheduled, retrying or waiting.",
 )
 @click.option("--id", metavar="ID", help="Only jobs whose id begins like this: at least 4 characters.")
-@search_options
-@filter_options
-@watch_option
-@target_options
-@pass_target
 def list_(target: CliTarget, /, **query: Any) -> None:
     """List jobs, newest first."""
-    from drumbeat.cli.job_view import JOB_COLUMNS, job_row, preview_options, show_jobs
+    from drumbeat.cli.job_view import JOBS, show_jobs
 
-    query |= preview_options(target.json)
-    empty = "No jobs match in {store}."
-    show_jobs(target, lambda app: app.jobs.list(**query), JOB_COLUMNS, job_row, empty=empty, limit=query["limit"])
+    show_jobs(target, lambda app: app.jobs.list, JOBS, query, empty="No jobs match in {store}.")
 
 
-@command.command("show")
+@command.verb("show")
 @click.argument("id", shell_complete=completion.jobs)
-@target_options
-@pass_target
 def show(target: CliTarget, /, id: str) -> None:
     """Show a job with all of its runs."""
     from drumbeat.cli.job_view import show_job
@@ -75,7 +55,7 @@ def show(target: CliTarget, /, id: str) -> None:
     show_job(target, id, lambda app: app.jobs.show(id))
 
 
-@command.command("cancel")
+@command.verb("cancel", dry_option, reason_option)
 @click.argument("ids", nargs=-1, shell_complete=completion.jobs, metavar="[ID]...")
 @click.option(
     "--task",
@@ -84,10 +64,6 @@ def show(target: CliTarget, /, id: str) -> None:
     help="Together with --key: all live jobs of this task and key.",
 )
 @click.option("--key", "keys", type=KEY, multiple=True, help="Together with --task; may be given several times.")
-@dry_option
-@reason_option
-@target_options
-@pass_target
 def cancel(target: CliTarget, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
     """Cancel jobs, by their ids, or by task and key."""
     if bool(ids) == bool(task or keys) or bool(task) != bool(keys):
@@ -157,18 +133,13 @@ def _report_cancelled(target: CliTarget, answers: dict[str, CancelAnswer]) -> No
         raise BadInput(f"no job {unknown[0]}: `drumbeat jobs list` shows those that there are")
 
 
-@command.command("run-now")
+@command.verb("run-now", reason_option)
 @click.argument("ids", nargs=-1, shell_complete=completion.jobs, required=True, metavar="ID...")
-@reason_option
-@target_options
-@pass_target
 def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
     """Make pending jobs due at once."""
     # One single id that is not pending is refused with the reason.
     which = ids[0] if len(ids) == 1 else ids
-    made_due = run_audited(
-        target, "jobs.run_now", describe_ids(ids), lambda app: app.jobs.run_now(which), count_touched=int
-    )
+    made_due = run_audited(target, "jobs.run_now", describe_ids(ids), lambda app: app.jobs.run_now(which))
     output.report(target, {"due": made_due}, f"{format_count(made_due, 'job')} due now.")
     if made_due < len(set(ids)):
         raise NotDone(f"{format_count(len(set(ids)) - made_due, 'job')} not pending: only a pending job can be run now")

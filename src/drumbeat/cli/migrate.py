@@ -9,15 +9,13 @@ import click
 
 from drumbeat.cli import output
 from drumbeat.cli.failures import BadInput, NotDone
-from drumbeat.cli.options import CliTarget, pass_target, target_options
+from drumbeat.cli.options import CliTarget, target_command, target_options
 
 
-@click.command("migrate")
+@target_command("migrate", *target_options)
 @click.argument("place", required=False, metavar="[URL]")
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 if an upgrade is needed.")
 @click.option("--sql", is_flag=True, help="Change nothing; print the SQL that would be run. (PostgreSQL)")
-@target_options
-@pass_target
 def command(target: CliTarget, /, place: str | None, check: bool, sql: bool) -> None:
     """Create the store's tables, or upgrade them.
 

@@ -1,14 +1,14 @@
 """Options that many commands share, and the types of their values.
 
 A group and each of its commands take the same `--url --app --namespace --json`: the last one on the line wins. Nothing is
-opened here; `connection.py` does that with the collected options.
+opened here; `connection.py` does that with the collected options. Shared options are objects, in the order of the help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # generic only in newer releases of click
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CliTarget:
@@ -54,35 +52,49 @@ def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> Non
         target.flags[param.name] = value
 
 
-def _target_option(*names: str, **settings: Any) -> Callable[[F], F]:
+def argument(name: str, **settings: Any) -> click.Argument:
+    return click.Argument([name], **settings)
+
+
+def option(*names: str, **settings: Any) -> click.Option:
+    return click.Option(names, **settings)
+
+
+def _target_option(name: str, **settings: Any) -> click.Option:
     """An option that is stored in the CliTarget instead of being passed to the command."""
-    return click.option(*names, expose_value=False, callback=_store_option, **settings)
+    return option(name, expose_value=False, callback=_store_option, **settings)
 
 
-def target_options(command: F) -> F:
-    """`--url --app --namespace --json`, for a group or a command."""
-    for option in (
-        _target_option("--json", is_flag=True, help="For programs: exact JSON, nothing truncated or redacted."),
-        _target_option("--namespace", metavar="NAME", help="Namespace within a shared database. [DRUMBEAT_NAMESPACE]"),
-        app_option,
-        url_option,
-    ):
-        command = option(command)
-    return command
+def target_command(name: str, *options: click.Parameter) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command that takes a CliTarget. Its own options may be decorators; these follow them."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        command = click.command(name)(pass_target(function))
+        command.params += options
+        return command
+
+    return decorate
 
 
 url_option = _target_option(
     "--url", metavar="URL", help="The store: sqlite:///jobs.db, postgresql://host/db, redis://host. [DRUMBEAT_URL]"
 )
 app_option = _target_option("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
-
-
+target_options = (
+    url_option,
+    app_option,
+    _target_option("--namespace", metavar="NAME", help="Namespace within a shared database. [DRUMBEAT_NAMESPACE]"),
+    _target_option("--json", is_flag=True, help="For programs: exact JSON, nothing truncated or redacted."),
+)
 watch_option = _target_option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
-
 reason_option = _target_option(
     "--reason", metavar="TEXT", default="", help="The reason, for the audit log (`drumbeat audit`)."
 )
-dry_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_option = option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+def limit_option(maximum: int, what: str) -> click.Option:
+    return option("--limit", type=click.IntRange(1, maximum), default=50, show_default=True, help=f"Number of {what}.")
 
 
 class ValidatedType(_ParamType):
@@ -135,43 +147,35 @@ NAME = ValidatedType("name", lambda text: check_name("the name", text))
 KEY = ValidatedType("key", check_key)
 
 
-def common_options(command: F) -> F:
-    """`--task --queue --key --error`: a filter of jobs."""
-    for option in (
-        click.option(
-            "--error", "--match", "error", metavar="TEXT", help="Whose error contains this in its type or message."
-        ),
-        click.option("--key", type=KEY, help="With this key."),
-        click.option("--queue", type=NAME, shell_complete=completion.queues, help="Of this queue."),
-        click.option("--task", type=NAME, shell_complete=completion.tasks, help="Of this task."),
-    ):
-        command = option(command)
-    return command
+arguments_argument = argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
+document_option = option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
+
+common_options = (
+    option("--task", type=NAME, shell_complete=completion.tasks, help="Of this task."),
+    option("--queue", type=NAME, shell_complete=completion.queues, help="Of this queue."),
+    option("--key", type=KEY, help="With this key."),
+    option("--error", "--match", "error", metavar="TEXT", help="Whose error contains this in its type or message."),
+)
+"""A filter of jobs."""
+
+search_options = (
+    option("--schedule", type=NAME, shell_complete=completion.schedules, help="Fires of this schedule."),
+    option(
+        "--instance", metavar="ID", shell_complete=completion.instances, help="That this instance runs, or ran last."
+    ),
+    option("--since", type=PAST, metavar="WHEN", help="Enqueued at this time or later, or within: 2h."),
+    option("--until", type=PAST, metavar="WHEN", help="Enqueued before this time, or longer ago: 2h."),
+)
+"""More of a filter."""
+
+job_list_options = (
+    *search_options,
+    *common_options,
+    option("--before", metavar="ID", help="Only jobs older than this one: the next page."),
+    limit_option(100_000, "jobs"),
+    watch_option,
+)
 
 
-def search_options(command: F) -> F:
-    """`--schedule --instance --since --until`: more of a filter."""
-    for option in (
-        click.option("--until", type=PAST, metavar="WHEN", help="Enqueued before this time, or longer ago: 2h."),
-        click.option("--since", type=PAST, metavar="WHEN", help="Enqueued at this time or later, or within: 2h."),
-        click.option(
-            "--instance",
-            metavar="ID",
-            shell_complete=completion.instances,
-            help="That this instance runs, or ran last.",
-        ),
-        click.option("--schedule", type=NAME, shell_complete=completion.schedules, help="Fires of this schedule."),
-    ):
-        command = option(command)
-    return command
-
-
-def filter_options(command: F) -> F:
-    """The same, and `--before --limit`: for lists."""
-    for option in (
-        click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Number of jobs."),
-        click.option("--before", metavar="ID", help="Only jobs older than this one: the next page."),
-        common_options,
-    ):
-        command = option(command)
-    return command
+def drop_none(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

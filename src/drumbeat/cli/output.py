@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from drumbeat.cli.options import CliTarget
 
 T = TypeVar("T")
-Row = Callable[[T, datetime], list[str]]
-"""The cells of one record, at this time."""
 
 DEFAULT_WIDTH = 200
 """Columns when the output is no terminal."""
@@ -81,21 +79,16 @@ def print_json(record: object) -> None:
 
 
 def list_and_show(
-    target: CliTarget,
-    query: Callable[[Drumbeat], Awaitable[Sequence[T]]],
-    columns: TableColumns,
-    row: Row[T],
-    **more: Any,
+    target: CliTarget, query: Callable[[Drumbeat], Awaitable[Sequence[T]]], table: TextTable[T], **more: Any
 ) -> None:
     """Query a list and show it, with --watch again every second; `more` as of `show_list`."""
-    call_and_show(target, query, lambda records: show_list(target, records, columns, row, **more))
+    call_and_show(target, query, lambda records: show_list(target, records, table, **more))
 
 
 def show_list(
     target: CliTarget,
     records: Sequence[T],
-    columns: TableColumns,
-    row: Row[T],
+    table: TextTable[T],
     *,
     empty: str,
     limit: int | None = None,
@@ -106,11 +99,22 @@ def show_list(
     if target.json:
         print_json_lines(map(to_json, records))
         return
-    now = utc_now()
-    rows = [row(record, now) for record in records]
-    show_table(columns, rows, empty=empty.replace("{store}", target.store_url))
+    if not records:
+        print_line(empty.replace("{store}", target.store_url))
+        return
+    table.show(records, utc_now())
     if len(records) == limit:
         print_line(f"The newest {limit}; go on with --before {cursor(records[-1])}, or raise --limit.")
+
+
+def show_record(
+    target: CliTarget, record: T, show: Callable[[T, datetime], None], to_json: Callable[[T], object] = lambda it: it
+) -> None:
+    """One record: a JSON document, or what `show` prints at this time."""
+    if target.json:
+        print_json(to_json(record))
+    else:
+        show(record, utc_now())
 
 
 def report(target: CliTarget, record: object, line: str) -> None:
@@ -121,29 +125,41 @@ def report(target: CliTarget, record: object, line: str) -> None:
         print_line(line)
 
 
-class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of a table, and how they shrink on a narrow screen."""
+class Column(NamedTuple, Generic[T]):
+    """A column of a table: its cell of a record at a time, and how it shrinks on a narrow screen."""
 
-    names: tuple[str, ...]
-    numbers: frozenset[str] = frozenset()
+    name: str
+    cell: Callable[[T, datetime], str]
+    number: bool = False
     """Aligned to the right."""
-    elastic: frozenset[str] = frozenset()
+    elastic: bool = False
     """May be truncated to ELASTIC_WIDTH characters."""
-    droppable: tuple[str, ...] = ()
-    """Left out if necessary, the first one first."""
+    drop: int = 0
+    """Left out if necessary, 1 first; 0: never."""
+
+
+class TextTable(Generic[T]):
+    """Records as lines of text; states are coloured."""
+
+    def __init__(self, *columns: Column[T]) -> None:
+        self.columns = columns
 
     def fit(self, rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
         """The indexes of the columns that fit, each with its width."""
-        longest = [max(len(name), *(len(row[index]) for row in rows)) for index, name in enumerate(self.names)]
-        widths = {index: self._min_width(index, longest[index]) for index in range(len(self.names))}
-        for name in self.droppable:
+        columns = dict(enumerate(self.columns))
+        longest = {index: max(len(each.name), *(len(row[index]) for row in rows)) for index, each in columns.items()}
+        widths = {
+            index: max(len(each.name), min(longest[index], ELASTIC_WIDTH)) if each.elastic else longest[index]
+            for index, each in columns.items()
+        }
+        for index in sorted((index for index in columns if columns[index].drop), key=lambda index: columns[index].drop):
             if sum(widths.values()) + COLUMN_GAP * len(widths) <= width:
                 break
-            del widths[self.names.index(name)]
+            del widths[index]
         left = width - sum(widths.values()) - COLUMN_GAP * len(widths)
         for index in widths:
             # No more columns can be left out: truncate the elastic ones further.
-            if left < 0 and self.names[index] in self.elastic:
+            if left < 0 and columns[index].elastic:
                 less = min(-left, max(0, widths[index] - MIN_ELASTIC_WIDTH))
                 widths[index] -= less
                 left += less
@@ -153,48 +169,44 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
             left -= more
         return widths
 
-    def _min_width(self, index: int, longest: int) -> int:
-        name = self.names[index]
-        return max(len(name), min(longest, ELASTIC_WIDTH)) if name in self.elastic else longest
+    def build(self, records: Sequence[T], now: datetime, width: int = DEFAULT_WIDTH) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        made = Table(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
+        rows = [[column.cell(record, now) for column in self.columns] for record in records]
+        widths = self.fit(rows, width)
+        for index in widths:
+            column = self.columns[index]
+            made.add_column(Text(column.name), justify="right" if column.number else "left")
+        for row in rows:
+            cells = [formatting.truncate(row[index], cell_width) for index, cell_width in widths.items()]
+            made.add_row(*(Text(cell, _style_of(cell), no_wrap=True) for cell in cells))
+        return made
+
+    def show(self, records: Sequence[T], now: datetime) -> None:
+        out = console()
+        made = self.build(records, now, out.width)
+        # On a very narrow screen lines wrap: a truncated id could not be copied.
+        out.width = max(out.width, DEFAULT_WIDTH)
+        out.print(made)
 
 
-def build_table(columns: TableColumns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
-    """A table of text; states are coloured."""
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
-    widths = columns.fit(rows, width)
-    for index in widths:
-        made.add_column(
-            Text(columns.names[index]), justify="right" if columns.names[index] in columns.numbers else "left"
-        )
-    for row in rows:
-        cells = [formatting.truncate(row[index], cell_width) for index, cell_width in widths.items()]
-        made.add_row(*(Text(cell, STYLES.get(cell.split(" ")[0], ""), no_wrap=True) for cell in cells))
-    return made
+def _style_of(value: str) -> str:
+    return STYLES.get(value.split(" ")[0], "")
 
 
-def show_table(columns: TableColumns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """A table, or the line `empty`."""
-    if not rows:
-        print_line(empty)
-        return
-    out = console()
-    made = build_table(columns, rows, out.width)
-    # On a very narrow screen lines wrap: a truncated id could not be copied.
-    out.width = max(out.width, DEFAULT_WIDTH)
-    out.print(made)
-
-
-def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None) -> None:
-    """One record in full: names and values, then longer texts under headings."""
+def show_page(
+    facts: Mapping[str, str], optional: Mapping[str, str] | None = None, blocks: Mapping[str, str] | None = None
+) -> None:
+    """One record in full: names and values, of the optional ones those that it has, then longer texts under headings."""
     from rich.table import Table
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        grid.add_row(Text(name, style="dim"), Text(value, style=STYLES.get(value.split(" ")[0], "")))
+    given = {name: value for name, value in (optional or {}).items() if value != formatting.EMPTY}
+    for name, value in {**facts, **given}.items():
+        grid.add_row(Text(name, style="dim"), Text(value, style=_style_of(value)))
     out = console()
     out.print(grid)
     for title, text in (blocks or {}).items():

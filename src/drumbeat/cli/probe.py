@@ -45,13 +45,13 @@ class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
     """Of an app that is imported here."""
-    tasks = app._internals.registered_tasks
+    tasks = app._internals.registry
     return ProgramInfo(
         settings=settings,
         tasks=sorted(task.name for task in tasks),
-        rooms=sorted(room.name for room in app._internals.registered_rooms),
-        queues=settings.queue_weights(app._internals.registry.queues()),
-        task_queues=app._internals.registry.queues(),
+        rooms=sorted(app._internals.rooms),
+        queues=settings.queue_weights(tasks.queues()),
+        task_queues=tasks.queues(),
     )
 
 

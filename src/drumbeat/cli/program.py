@@ -9,75 +9,57 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from drumbeat.cli import failures
 
-
-class CommandEntry(NamedTuple):
-    """One entry of the list of commands."""
-
-    name: str
-    help: str
-    attribute: str = "command"
-
-
-GROUPS: dict[str, tuple[CommandEntry, ...]] = {
-    "Start": (
-        CommandEntry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
-        CommandEntry("run", "Run a worker, or several, for an app."),
-        CommandEntry("dashboard", "Serve the dashboard and its API."),
-        CommandEntry("migrate", "Create the store's tables, or upgrade them."),
-    ),
-    "Look and act": (
-        CommandEntry("enqueue", "Enqueue a job of an app's task."),
-        CommandEntry("explain", "Explain why a job is not running."),
-        CommandEntry("top", "Watch queues, rates, instances and new dead letters, live."),
-        CommandEntry("doctor", "Check the store and the cluster, and say what to do about problems."),
-        CommandEntry("jobs", "List, show and cancel jobs, or run them now."),
-        CommandEntry("dead", "List, show, group, replay or discard dead letters."),
-        CommandEntry("queues", "List, show, pause and resume queues."),
-        CommandEntry("tasks", "List and show tasks, with the numbers of their jobs."),
-        CommandEntry("schedules", "List, preview, create, change, pause schedules; show their fires."),
-        CommandEntry("instances", "List and show the running processes."),
-        CommandEntry("locks", "List and show locks, or release one by force."),
-        CommandEntry("audit", "List and show who did what, when, and for which reason."),
-        CommandEntry("glossary", "Explain the terms that Drumbeat uses."),
-    ),
+GROUPS = {
+    "Start": {
+        "demo": "Watch jobs succeed, wait, fail, die with their worker and recover.",
+        "run": "Run a worker, or several, for an app.",
+        "dashboard": "Serve the dashboard and its API.",
+        "migrate": "Create the store's tables, or upgrade them.",
+    },
+    "Look and act": {
+        "enqueue": "Enqueue a job of an app's task.",
+        "explain": "Explain why a job is not running.",
+        "top": "Watch queues, rates, instances and new dead letters, live.",
+        "doctor": "Check the store and the cluster, and say what to do about problems.",
+        "jobs": "List, show and cancel jobs, or run them now.",
+        "dead": "List, show, group, replay or discard dead letters.",
+        "queues": "List, show, pause and resume queues.",
+        "tasks": "List and show tasks, with the numbers of their jobs.",
+        "schedules": "List, preview, create, change, pause schedules; show their fires.",
+        "instances": "List and show the running processes.",
+        "locks": "List and show locks, or release one by force.",
+        "audit": "List and show who did what, when, and for which reason.",
+        "glossary": "Explain the terms that Drumbeat uses.",
+    },
 }
-ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
-
-
+"""The commands and their helps."""
+COMMANDS = [name for commands in GROUPS.values() for name in commands]
 COMPLETION_VARIABLE = "_DRUMBEAT_COMPLETE"
 """Set by a shell that asks for completions."""
 
 
-class RootCommand(click.Group):
+class RootCommand(failures.StrictGroup):
     """A group that imports a command when it is called, and reports every failure in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(ENTRIES)
+        return COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = ENTRIES.get(cmd_name)
-        if entry is None:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"drumbeat.cli.{entry.name}"), entry.attribute)
+        command: click.Command = import_module(f"drumbeat.cli.{cmd_name}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in ENTRIES and not args[0].startswith("-"):
-            raise failures.unknown_command(args[0], list(ENTRIES), ctx)
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, entries in GROUPS.items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(entry.name, entry.help) for entry in entries], col_spacing=4)
+                formatter.write_dl(list(commands.items()), col_spacing=4)
 
     def main(
         self,

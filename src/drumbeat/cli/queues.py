@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import current_user, run_audited
-from drumbeat.cli.connection import call_app, utc_now
-from drumbeat.cli.options import NAME, CliTarget, pass_target, reason_option, target_options, watch_option
-from drumbeat.cli.resource_group import resource_group
+from drumbeat.cli.connection import call_app
+from drumbeat.cli.options import NAME, CliTarget, argument, reason_option, watch_option
+from drumbeat.cli.output import Column
+from drumbeat.cli.resource_group import ResourceGroup
 from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
@@ -20,46 +19,36 @@ if TYPE_CHECKING:
     from drumbeat.core.instance import Instance
     from drumbeat.core.job_query import QueueStats
 
-command = resource_group("queues", "Queues: in which jobs wait for a worker.")
-
-COLUMNS = output.TableColumns(
-    names=("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state"),
-    numbers=frozenset({"ready", "scheduled", "running", "waiting"}),
-    elastic=frozenset({"queue", "state"}),
-    droppable=("oldest ready", "waiting"),
-)
+command = ResourceGroup("queues", "Queues: in which jobs wait for a worker.")
+queue_argument = argument("queue", type=NAME, shell_complete=completion.queues)
 
 
-@command.command("list")
-@watch_option
-@target_options
-@pass_target
-def list_(target: CliTarget) -> None:
-    """List the queues that have jobs, a pause, or a worker that takes them."""
-    empty = "No queue has jobs, a pause or a worker in {store}."
-    output.list_and_show(target, lambda app: app.queues.list(), COLUMNS, _row, empty=empty)
-
-
-def _row(queue: QueueStats, now: datetime) -> list[str]:
-    return [
-        formatting.format_value(queue.name, 40),
-        *(f"{number:,}" for number in (queue.ready, queue.scheduled, queue.running, queue.waiting)),
-        formatting.format_ago(queue.oldest_due, now),
-        _state(queue, now),
-    ]
-
-
-def _state(queue: QueueStats, now: datetime) -> str:
+def _format_state(queue: QueueStats, now: datetime) -> str:
     if not queue.paused:
         return "open"
     by, reason = formatting.format_value(queue.paused_by), formatting.format_value(queue.paused_reason)
     return f"paused {formatting.format_ago(queue.paused_at, now)} by {by}: {reason}"
 
 
-@command.command("show")
-@click.argument("queue", type=NAME, shell_complete=completion.queues)
-@target_options
-@pass_target
+QUEUES: output.TextTable[QueueStats] = output.TextTable(
+    Column("queue", lambda queue, _: formatting.format_value(queue.name, 40), elastic=True),
+    Column("ready", lambda queue, _: f"{queue.ready:,}", number=True),
+    Column("scheduled", lambda queue, _: f"{queue.scheduled:,}", number=True),
+    Column("running", lambda queue, _: f"{queue.running:,}", number=True),
+    Column("waiting", lambda queue, _: f"{queue.waiting:,}", number=True, drop=2),
+    Column("oldest ready", lambda queue, now: formatting.format_ago(queue.oldest_due, now), drop=1),
+    Column("state", _format_state, elastic=True),
+)
+
+
+@command.verb("list", watch_option)
+def list_(target: CliTarget) -> None:
+    """List the queues that have jobs, a pause, or a worker that takes them."""
+    empty = "No queue has jobs, a pause or a worker in {store}."
+    output.list_and_show(target, lambda app: app.queues.list(), QUEUES, empty=empty)
+
+
+@command.verb("show", queue_argument)
 def show(target: CliTarget, queue: str) -> None:
     """Show one queue, and the living workers that take it."""
 
@@ -68,31 +57,27 @@ def show(target: CliTarget, queue: str) -> None:
         return found, [each for each in await app.instances.list() if queue in each.queues and "worker" in each.roles]
 
     found, workers = call_app(target, question)
-    if target.json:
-        output.print_json(output.record_fields(found, workers=[worker.id for worker in workers]))
-        return
-    now = utc_now()
+    ids = [worker.id for worker in workers]
     slots, running = sum(each.concurrency for each in workers), sum(each.running for each in workers)
-    output.show_page(
-        {
+
+    def show_queue(found: QueueStats, now: datetime) -> None:
+        facts = {
             "queue": formatting.format_value(found.name, 100),
-            "state": _state(found, now),
+            "state": _format_state(found, now),
             "ready": f"{found.ready:,}",
             "scheduled": f"{found.scheduled:,}",
             "running": f"{found.running:,}",
             "waiting": f"{found.waiting:,}",
             "oldest ready": formatting.format_exact(found.oldest_due, now),
             "workers": f"{format_count(len(workers), 'worker')}, {running:,} of {format_count(slots, 'slot')} taken",
-            "taken by": output.join_words(worker.id for worker in workers),
+            "taken by": output.join_words(ids),
         }
-    )
+        output.show_page(facts)
+
+    output.show_record(target, found, show_queue, lambda found: output.record_fields(found, workers=ids))
 
 
-@command.command("pause")
-@click.argument("queue", type=NAME, shell_complete=completion.queues)
-@reason_option
-@target_options
-@pass_target
+@command.verb("pause", queue_argument, reason_option)
 def pause(target: CliTarget, queue: str) -> None:
     """Start no more jobs of a queue; running jobs continue. The reason is shown with the queue."""
     run_audited(
@@ -102,13 +87,9 @@ def pause(target: CliTarget, queue: str) -> None:
     output.report(target, {"queue": queue, "paused": True}, line)
 
 
-@command.command("resume")
-@click.argument("queue", type=NAME, shell_complete=completion.queues)
-@reason_option
-@target_options
-@pass_target
+@command.verb("resume", queue_argument, reason_option)
 def resume(target: CliTarget, queue: str) -> None:
     """Start the jobs of a paused queue again."""
-    resumed = run_audited(target, "queues.resume", queue, lambda app: app.queues.resume(queue), count_touched=int)
+    resumed = run_audited(target, "queues.resume", queue, lambda app: app.queues.resume(queue))
     line = f"Queue {queue} is resumed." if resumed else f"Queue {queue} was not paused."
     output.report(target, {"queue": queue, "resumed": resumed}, line)

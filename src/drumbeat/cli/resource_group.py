@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from drumbeat.cli import failures
-from drumbeat.cli.options import target_options
+from drumbeat.cli.failures import StrictGroup
+from drumbeat.cli.options import target_command, target_options
 
 
-class ResourceGroup(click.Group):
-    """Refuses an unknown command with the list of known ones."""
+class ResourceGroup(StrictGroup):
+    """Its commands have the shared options, as it has itself."""
+
+    def __init__(self, name: str, help: str) -> None:
+        run = click.pass_context(self._run_list)
+        super().__init__(name, callback=run, params=list(target_options), help=help, invoke_without_command=True)
+
+    def verb(self, name: str, *options: click.Parameter) -> Callable[[Callable[..., Any]], click.Command]:
+        """A command of this resource; `options` as of `target_command`."""
+
+        def decorate(function: Callable[..., Any]) -> click.Command:
+            command = target_command(name, *options, *target_options)(function)
+            self.add_command(command)
+            return command
+
+        return decorate
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -20,24 +37,8 @@ class ResourceGroup(click.Group):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise failures.unknown_command(args[0], list(self.commands), ctx)
-        return super().resolve_command(ctx, args)
-
-
-def resource_group(name: str, help: str) -> ResourceGroup:
-    """A group with the shared options; `drumbeat jobs` is `drumbeat jobs list`."""
-
-    @click.pass_context
-    def without_verb(ctx: click.Context) -> None:
+    def _run_list(self, ctx: click.Context) -> None:
         if ctx.invoked_subcommand is None:
-            verb = group.commands["list"]
+            verb = self.commands["list"]
             with verb.make_context("list", [], parent=ctx) as inner:
                 verb.invoke(inner)
-
-    group = ResourceGroup(name, callback=target_options(without_verb), help=help, invoke_without_command=True)
-    group.params = list(reversed(getattr(without_verb, "__click_params__", [])))
-    return group

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli.options import CliTarget, pass_target, url_option
+from drumbeat.cli.options import CliTarget, target_command, url_option
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drumbeat.settings import Settings
 
 
-@click.command("run")
+@target_command("run", url_option)
 @click.argument("app", required=False, metavar="MODULE:ATTR")
 @click.option("--role", type=click.Choice(["both", "worker", "controller"]), help="Role of the process. Default: both.")
 @click.option(
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. Default: info.")
 @click.option("--log-format", metavar="FORMAT", help="text or json (lines). Default: text.")
 @click.option("--namespace", metavar="NAME", help="Namespace within a shared database.")
-@url_option
-@pass_target
 def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) -> int:
     """Run the jobs of an app until SIGTERM or Ctrl-C; then let running jobs end, and release the others.
 

@@ -6,63 +6,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from drumbeat.cli.audit_scope import current_user
 from drumbeat.cli.failures import BadInput
-from drumbeat.cli.options import DURATION, NAME, TIMESTAMP, F
+from drumbeat.cli.options import DURATION, NAME, TIMESTAMP, document_option, option
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.cli.arguments import TypedArguments
 
+timing_options = (
+    option("--cron", metavar="EXPRESSION", help="Such as '0 3 * * *'."),
+    option("--every", type=DURATION, help="An interval, such as 30s, 5m or 1h30m."),
+    option(
+        "--grid/--no-grid", default=None, help="With --every: at fixed times, instead of counted from the end of a run."
+    ),
+    option("--tz", metavar="ZONE", help="Time zone of --cron, such as Europe/Berlin. [UTC]"),
+)
+rule_options = (
+    *timing_options,
+    document_option,
+    option(
+        "--catch-up",
+        type=click.Choice(["latest", "none", "all"]),
+        help="Which fires to make up for after an outage. [latest]",
+    ),
+    option("--catch-up-limit", type=click.IntRange(1, 1_000), help="With --catch-up all. [100]"),
+    option("--max-late", type=DURATION, help="Skip a fire that is later than this."),
+    option(
+        "--overlap",
+        type=click.Choice(["skip", "queue", "allow", "cancel"]),
+        help="What to do while the job before is not done. [skip]",
+    ),
+    option("--jitter", type=DURATION, help="Delay each job by a random time up to this."),
+    option("--start", type=TIMESTAMP, help="No fire before this time."),
+    option("--end", type=TIMESTAMP, help="No fire at this time or later."),
+    option("--queue", type=NAME, help="Likewise."),
+    option("--priority", type=click.IntRange(0, 9), help="Likewise."),
+    option("--retries", type=click.IntRange(min=0), help="Likewise."),
+    option("--timeout", type=DURATION, help="Of its jobs, instead of the task's own."),
+)
+"""What `@app.cron` and `@app.every` take."""
 
-def rule_options(command: F) -> F:
-    """What `@app.cron` and `@app.every` take."""
-    for option in (
-        click.option("--timeout", type=DURATION, help="Of its jobs, instead of the task's own."),
-        click.option("--retries", type=click.IntRange(min=0), help="Likewise."),
-        click.option("--priority", type=click.IntRange(0, 9), help="Likewise."),
-        click.option("--queue", type=NAME, help="Likewise."),
-        click.option("--end", type=TIMESTAMP, help="No fire at this time or later."),
-        click.option("--start", type=TIMESTAMP, help="No fire before this time."),
-        click.option("--jitter", type=DURATION, help="Delay each job by a random time up to this."),
-        click.option(
-            "--overlap",
-            type=click.Choice(["skip", "queue", "allow", "cancel"]),
-            help="What to do while the job before is not done. [skip]",
-        ),
-        click.option("--max-late", type=DURATION, help="Skip a fire that is later than this."),
-        click.option("--catch-up-limit", type=click.IntRange(1, 1_000), help="With --catch-up all. [100]"),
-        click.option(
-            "--catch-up",
-            type=click.Choice(["latest", "none", "all"]),
-            help="Which fires to make up for after an outage. [latest]",
-        ),
-        click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object."),
-        timing_options,
-    ):
-        command = option(command)
-    return command
-
-
-def timing_options(command: F) -> F:
-    for option in (
-        click.option("--tz", metavar="ZONE", help="Time zone of --cron, such as Europe/Berlin. [UTC]"),
-        click.option(
-            "--grid/--no-grid",
-            default=None,
-            help="With --every: at fixed times, instead of counted from the end of a run.",
-        ),
-        click.option("--every", type=DURATION, help="An interval, such as 30s, 5m or 1h30m."),
-        click.option("--cron", metavar="EXPRESSION", help="Such as '0 3 * * *'."),
-    ):
-        command = option(command)
-    return command
-
-
-by_option = click.option("--by", metavar="NAME", help="Who does it; shown with the schedule. [user@host]")
-
-
-def drop_none(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+by_option = option(
+    "--by",
+    metavar="NAME",
+    callback=lambda _ctx, _option, name: name or current_user(),
+    help="Who does it; shown with the schedule. [user@host]",
+)
 
 
 def decode_task_arguments(app: Drumbeat, task: str, typed: TypedArguments) -> tuple[Any, ...] | dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from drumbeat.cli import formatting, output
+from drumbeat.cli.output import Column
 from drumbeat.durations import format_utc
 from drumbeat.plural import format_count
 
@@ -13,34 +14,42 @@ if TYPE_CHECKING:
     from drumbeat.admin import FireInfo, ScheduleInfo
     from drumbeat.schedules.preview import PreviewedFire
 
-COLUMNS = output.TableColumns(
-    names=("schedule", "task", "state", "when", "next (UTC)", "last (UTC)", "from"),
-    elastic=frozenset({"schedule", "task", "when", "from"}),
-    droppable=("from", "last (UTC)", "task"),
-)
-FIRE_COLUMNS = output.TableColumns(
-    names=("fire time (UTC)", "outcome", "late", "job", "state", "took", "instance", "error"),
-    elastic=frozenset({"outcome", "error"}),
-    droppable=("instance", "took", "late"),
-)
-PREVIEW_COLUMNS = output.TableColumns(names=("fire time", "UTC", "in", "note"), droppable=("in",))
-
-
-def schedule_row(schedule: ScheduleInfo, now: datetime) -> list[str]:
-    return [
-        formatting.format_value(schedule.name, 40),
-        formatting.format_value(schedule.task, 40),
-        str(schedule.state),
-        formatting.format_value(schedule.when, 60),
-        formatting.format_timestamp(schedule.next_at, now),
-        formatting.format_timestamp(schedule.last_at, now),
-        _format_origin(schedule),
-    ]
-
 
 def _format_origin(schedule: ScheduleInfo) -> str:
     app = formatting.format_value(f"{schedule.app} {schedule.version}".strip(), 40)
     return f"code of {app}" if schedule.origin == "code" else formatting.format_value(schedule.changed_by, 40)
+
+
+def _format_outcome(fire: FireInfo) -> str:
+    many = f" ({format_count(fire.count, 'fire')})" if fire.count > 1 else ""
+    return f"{fire.outcome}{many}" + (f": {formatting.format_value(fire.reason)}" if fire.reason else "")
+
+
+SCHEDULES: output.TextTable[ScheduleInfo] = output.TextTable(
+    Column("schedule", lambda schedule, _: formatting.format_value(schedule.name, 40), elastic=True),
+    Column("task", lambda schedule, _: formatting.format_value(schedule.task, 40), elastic=True, drop=3),
+    Column("state", lambda schedule, _: str(schedule.state)),
+    Column("when", lambda schedule, _: formatting.format_value(schedule.when, 60), elastic=True),
+    Column("next (UTC)", lambda schedule, now: formatting.format_timestamp(schedule.next_at, now)),
+    Column("last (UTC)", lambda schedule, now: formatting.format_timestamp(schedule.last_at, now), drop=2),
+    Column("from", lambda schedule, _: _format_origin(schedule), elastic=True, drop=1),
+)
+FIRES: output.TextTable[FireInfo] = output.TextTable(
+    Column("fire time (UTC)", lambda fire, now: formatting.format_timestamp(fire.at, now)),
+    Column("outcome", lambda fire, _: _format_outcome(fire), elastic=True),
+    Column("late", lambda fire, _: formatting.format_seconds(fire.late), drop=3),
+    Column("job", lambda fire, _: formatting.format_value(fire.job)),
+    Column("state", lambda fire, _: formatting.format_value(fire.state)),
+    Column("took", lambda fire, _: formatting.format_elapsed(fire.started_at, fire.finished_at), drop=2),
+    Column("instance", lambda fire, _: formatting.format_value(fire.instance), drop=1),
+    Column("error", lambda fire, _: formatting.format_error(fire.error), elastic=True),
+)
+PREVIEW: output.TextTable[PreviewedFire] = output.TextTable(
+    Column("fire time", lambda fire, _: f"{fire.at:%a %Y-%m-%d %H:%M:%S %Z}"),
+    Column("UTC", lambda fire, _: format_utc(fire.at, milliseconds=True)),
+    Column("in", lambda fire, now: formatting.format_ago(fire.at, now), drop=1),
+    Column("note", lambda fire, _: fire.note),
+)
 
 
 def show_schedule(schedule: ScheduleInfo, now: datetime) -> None:
@@ -68,32 +77,10 @@ def show_schedule(schedule: ScheduleInfo, now: datetime) -> None:
         "changed": f"{formatting.format_exact(schedule.changed_at, now)} by {changed_by}",
         "declared": formatting.format_exact(schedule.declared_at, now),
     }
-    output.show_page(
-        {name: value for name, value in facts.items() if value != formatting.EMPTY},
-        {"Arguments": formatting.format_arguments_indented(schedule.args)},
-    )
+    output.show_page({}, facts, {"Arguments": formatting.format_arguments_indented(schedule.args)})
 
 
 def _format_catch_up(schedule: ScheduleInfo) -> str:
     limit = f", at most {schedule.catch_up_limit}" if schedule.catch_up == "all" else ""
     late = "" if schedule.max_late is None else f", none older than {formatting.format_seconds(schedule.max_late)}"
     return f"{schedule.catch_up}{limit}{late}"
-
-
-def preview_row(fire: PreviewedFire, now: datetime) -> list[str]:
-    local = f"{fire.at:%a %Y-%m-%d %H:%M:%S %Z}"
-    return [local, format_utc(fire.at, milliseconds=True), formatting.format_ago(fire.at, now), fire.note]
-
-
-def fire_row(fire: FireInfo, now: datetime) -> list[str]:
-    many = f" ({format_count(fire.count, 'fire')})" if fire.count > 1 else ""
-    return [
-        formatting.format_timestamp(fire.at, now),
-        f"{fire.outcome}{many}" + (f": {formatting.format_value(fire.reason)}" if fire.reason else ""),
-        formatting.format_seconds(fire.late),
-        formatting.format_value(fire.job),
-        formatting.format_value(fire.state),
-        formatting.format_elapsed(fire.started_at, fire.finished_at),
-        formatting.format_value(fire.instance),
-        formatting.format_error(fire.error),
-    ]

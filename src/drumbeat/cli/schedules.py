@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import completion, output
-from drumbeat.cli.audit_scope import current_user, run_audited
-from drumbeat.cli.connection import call_app, utc_now
+from drumbeat.cli import completion, options, output
+from drumbeat.cli.audit_scope import run_audited
+from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput
-from drumbeat.cli.options import TIMESTAMP, CliTarget, pass_target, reason_option, target_options, watch_option
-from drumbeat.cli.resource_group import resource_group
+from drumbeat.cli.options import CliTarget, argument, drop_none, option, reason_option, watch_option
+from drumbeat.cli.resource_group import ResourceGroup
 from drumbeat.cli.schedule_options import (
     by_option,
     decode_task_arguments,
-    drop_none,
     is_cron_expression,
     rule_options,
     timing_options,
@@ -30,59 +29,43 @@ if TYPE_CHECKING:
     from drumbeat.admin import BackfillResult, ScheduleInfo
     from drumbeat.app import Drumbeat
 
-command = resource_group("schedules", "Schedules: when tasks are enqueued by themselves, and the result of each fire.")
+command = ResourceGroup("schedules", "Schedules: when tasks are enqueued by themselves, and the result of each fire.")
+name_argument = argument("name", shell_complete=completion.schedules)
 
 
-@command.command("list")
+@command.verb("list", watch_option)
 @click.option("--all", "everything", is_flag=True, help="Also retired schedules.")
-@watch_option
-@target_options
-@pass_target
 def list_(target: CliTarget, /, everything: bool) -> None:
     """List schedules, by name."""
-    from drumbeat.cli.schedule_view import COLUMNS, schedule_row
+    from drumbeat.cli.schedule_view import SCHEDULES
 
-    output.list_and_show(
-        target, lambda app: app.schedules.list(all=everything), COLUMNS, schedule_row, empty="No schedules in {store}."
-    )
+    empty = "No schedules in {store}."
+    output.list_and_show(target, lambda app: app.schedules.list(all=everything), SCHEDULES, empty=empty)
 
 
-@command.command("show")
-@click.argument("name", shell_complete=completion.schedules)
-@target_options
-@pass_target
+@command.verb("show", name_argument)
 def show(target: CliTarget, /, name: str) -> None:
     """Show one schedule, also a retired one."""
     _report_schedule(target, call_app(target, lambda app: app.schedules.show(name)))
 
 
 def _report_schedule(target: CliTarget, schedule: ScheduleInfo) -> None:
-    if target.json:
-        output.print_json(schedule)
-        return
     from drumbeat.cli.schedule_view import show_schedule
 
-    show_schedule(schedule, utc_now())
+    output.show_record(target, schedule, show_schedule)
 
 
-@command.command("create")
-@click.argument("task", shell_complete=completion.tasks)
-@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
-@click.option("--name", metavar="NAME", help="The schedule's name. [the task's]")
-@rule_options
-@reason_option
-@by_option
-@target_options
-@pass_target
+@command.verb(
+    "create",
+    argument("task", shell_complete=completion.tasks),
+    options.arguments_argument,
+    option("--name", metavar="NAME", help="The schedule's name. [the task's]"),
+    *rule_options,
+    reason_option,
+    by_option,
+)
 def create(
-    target: CliTarget,
-    /,
-    task: str,
-    arguments: tuple[str, ...],
-    document: str | None,
-    name: str | None,
-    by: str | None,
-    **options: Any,
+    target: CliTarget, /, task: str, arguments: tuple[str, ...], document: str | None, name: str | None, **given: Any
 ) -> None:
     """Create a schedule for a task of an app. Needs --app, or DRUMBEAT_APP.
 
@@ -92,103 +75,58 @@ def create(
     from drumbeat.cli.arguments import parse_arguments
 
     typed = parse_arguments(arguments, document)
-    given = drop_none(options)
 
     async def create_schedule(app: Drumbeat) -> ScheduleInfo:
-        return await app.schedules.create(
-            task, name=name, by=by or current_user(), args=decode_task_arguments(app, task, typed), **given
-        )
+        args = decode_task_arguments(app, task, typed)
+        return await app.schedules.create(task, name=name, args=args, **drop_none(given))
 
     _report_schedule(target, run_audited(target, "schedules.create", name or task, create_schedule, needs_app=True))
 
 
-@command.command("change")
-@click.argument("name", shell_complete=completion.schedules)
-@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
-@rule_options
-@reason_option
-@by_option
-@target_options
-@pass_target
+@command.verb("change", name_argument, options.arguments_argument, *rule_options, reason_option, by_option)
 def change(
-    target: CliTarget, /, name: str, arguments: tuple[str, ...], document: str | None, by: str | None, **options: Any
+    target: CliTarget, /, name: str, arguments: tuple[str, ...], document: str | None, by: str, **given: Any
 ) -> None:
     """Change a schedule that was created at run time; what is not given stays. New arguments need --app."""
     from drumbeat.cli.arguments import parse_arguments
 
     typed = parse_arguments(arguments, document)
-    given = drop_none(options)
+    given = drop_none(given)
     if not given and not typed and document is None:
         raise BadInput("say what to change, such as --cron '0 4 * * *'")
 
     async def change_schedule(app: Drumbeat) -> ScheduleInfo:
         if typed or document is not None:
             given["args"] = decode_task_arguments(app, (await app.schedules.show(name)).task, typed)
-        return await app.schedules.change(name, by=by or current_user(), **given)
+        return await app.schedules.change(name, by=by, **given)
 
     _report_schedule(target, run_audited(target, "schedules.change", name, change_schedule, needs_app=bool(typed)))
 
 
-@command.command("pause")
-@click.argument("name", shell_complete=completion.schedules)
-@reason_option
-@by_option
-@target_options
-@pass_target
-def pause(target: CliTarget, /, name: str, by: str | None) -> None:
+@command.verb("pause", name_argument, reason_option, by_option)
+def pause(target: CliTarget, /, name: str, by: str) -> None:
     """Stop a schedule from firing. Its jobs are not affected."""
     done = run_audited(
-        target,
-        "schedules.pause",
-        name,
-        lambda app: app.schedules.pause(name, reason=target.reason, by=by or current_user()),
-        count_touched=int,
+        target, "schedules.pause", name, lambda app: app.schedules.pause(name, reason=target.reason, by=by)
     )
     output.report(target, {"paused": done}, f"Schedule {name} is paused{'' if done else ' already'}.")
 
 
-@command.command("resume")
-@click.argument("name", shell_complete=completion.schedules)
-@reason_option
-@by_option
-@target_options
-@pass_target
-def resume(target: CliTarget, /, name: str, by: str | None) -> None:
+@command.verb("resume", name_argument, reason_option, by_option)
+def resume(target: CliTarget, /, name: str, by: str) -> None:
     """Resume a paused schedule. The fires of the pause are recorded as skipped."""
-    done = run_audited(
-        target,
-        "schedules.resume",
-        name,
-        lambda app: app.schedules.resume(name, by=by or current_user()),
-        count_touched=int,
-    )
-    output.report(
-        target, {"resumed": done}, f"Schedule {name} is resumed." if done else f"Schedule {name} was not paused."
-    )
+    done = run_audited(target, "schedules.resume", name, lambda app: app.schedules.resume(name, by=by))
+    output.report(target, {"resumed": done}, f"Schedule {name} {'is resumed' if done else 'was not paused'}.")
 
 
-@command.command("delete")
-@click.argument("name", shell_complete=completion.schedules)
-@reason_option
-@by_option
-@target_options
-@pass_target
-def delete(target: CliTarget, /, name: str, by: str | None) -> None:
+@command.verb("delete", name_argument, reason_option, by_option)
+def delete(target: CliTarget, /, name: str, by: str) -> None:
     """Retire a schedule; its history stays. One that code declares returns when an instance of that program starts."""
-    run_audited(
-        target,
-        "schedules.delete",
-        name,
-        lambda app: app.schedules.delete(name, reason=target.reason, by=by or current_user()),
-    )
+    run_audited(target, "schedules.delete", name, lambda app: app.schedules.delete(name, reason=target.reason, by=by))
     output.report(target, {"deleted": True}, f"Schedule {name} is retired.")
 
 
-@command.command("run-now")
-@click.argument("name", shell_complete=completion.schedules)
-@reason_option
-@target_options
-@pass_target
+@command.verb("run-now", name_argument, reason_option)
 def run_now(target: CliTarget, /, name: str) -> None:
     """Enqueue a schedule's job at once, in addition to its own fires. Prints the job's id."""
     job = run_audited(
@@ -201,14 +139,14 @@ def run_now(target: CliTarget, /, name: str) -> None:
     output.report(target, {"id": job.id, "created": job.created}, job.id)
 
 
-@command.command("backfill")
-@click.argument("name", shell_complete=completion.schedules)
-@click.argument("first", type=TIMESTAMP, metavar="FROM")
-@click.argument("last", type=TIMESTAMP, metavar="TO")
-@click.option("--force", is_flag=True, help="Also fire times older than the recorded history.")
-@reason_option
-@target_options
-@pass_target
+@command.verb(
+    "backfill",
+    name_argument,
+    argument("first", type=options.TIMESTAMP, metavar="FROM"),
+    argument("last", type=options.TIMESTAMP, metavar="TO"),
+    option("--force", is_flag=True, help="Also fire times older than the recorded history."),
+    reason_option,
+)
 def backfill(target: CliTarget, /, name: str, first: datetime, last: datetime, force: bool) -> None:
     """Fire what was missed between two times, as far as --overlap allows.
 
@@ -230,15 +168,15 @@ def backfill(target: CliTarget, /, name: str, first: datetime, last: datetime, f
     )
 
 
-@command.command("preview")
-@click.argument("rule", metavar="NAME | EXPRESSION", required=False)
-@timing_options
-@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Number of fires.")
-@click.option("--name", metavar="NAME", help="The schedule's name, which H in a cron expression depends on.")
-@target_options
-@pass_target
+@command.verb(
+    "preview",
+    argument("rule", metavar="NAME | EXPRESSION", required=False),
+    *timing_options,
+    option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Number of fires."),
+    option("--name", metavar="NAME", help="The schedule's name, which H in a cron expression depends on."),
+)
 def preview(
-    target: CliTarget, /, rule: str | None, cron: str | None, count: int, name: str | None, **options: Any
+    target: CliTarget, /, rule: str | None, cron: str | None, count: int, name: str | None, **given: Any
 ) -> None:
     """Show the next fires of a schedule, or of a rule (without a store).
 
@@ -247,7 +185,7 @@ def preview(
       drumbeat schedules preview "0 3 * * *" --tz Europe/Berlin
       drumbeat schedules preview --every 90m --grid
     """
-    given = drop_none(options)
+    given = drop_none(given)
     if rule is not None and is_cron_expression(rule):
         cron, rule = rule, None
     if cron is not None:
@@ -262,27 +200,26 @@ def preview(
         from drumbeat.app import Drumbeat
 
         found = asyncio.run(Drumbeat().schedules.preview(name, count=count, **given))
-    from drumbeat.cli.schedule_view import PREVIEW_COLUMNS, preview_row
+    from drumbeat.cli.schedule_view import PREVIEW
 
-    output.show_list(target, found, PREVIEW_COLUMNS, preview_row, empty="It will not fire again.")
+    output.show_list(target, found, PREVIEW, empty="It will not fire again.")
 
 
-@command.command("history")
-@click.argument("name", shell_complete=completion.schedules)
-@click.option("--before", type=TIMESTAMP, help="Only fires before this time: the next page.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Number of fires.")
-@watch_option
-@target_options
-@pass_target
+@command.verb(
+    "history",
+    name_argument,
+    option("--before", type=options.TIMESTAMP, help="Only fires before this time: the next page."),
+    options.limit_option(10_000, "fires"),
+    watch_option,
+)
 def history(target: CliTarget, /, name: str, before: datetime | None, limit: int) -> None:
     """Show the fires of a schedule and the result of each, newest first."""
-    from drumbeat.cli.schedule_view import FIRE_COLUMNS, fire_row
+    from drumbeat.cli.schedule_view import FIRES
 
     output.list_and_show(
         target,
         lambda app: app.schedules.history(name, before=before, limit=limit),
-        FIRE_COLUMNS,
-        fire_row,
+        FIRES,
         empty=f"No fire of {name} is on record.",
         limit=limit,
         cursor=lambda fire: to_iso(fire.at),

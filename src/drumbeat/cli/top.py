@@ -18,7 +18,7 @@ import click
 
 from drumbeat.cli import output
 from drumbeat.cli.connection import call_app
-from drumbeat.cli.options import DURATION, CliTarget, pass_target, target_options
+from drumbeat.cli.options import DURATION, CliTarget, target_command, target_options
 from drumbeat.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 MIN_INTERVAL = 0.2
 
 
-@click.command("top")
+@target_command("top", *target_options)
 @click.option("--once", is_flag=True, help="Print one snapshot and exit.")
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="Time between two snapshots.")
-@target_options
-@pass_target
 def command(target: CliTarget, /, once: bool, interval: float) -> None:
     """Show queues, rates, instances and new dead letters, until q or Ctrl-C."""
     interval = max(MIN_INTERVAL, interval)

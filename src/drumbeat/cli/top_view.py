@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from drumbeat.admin.health import Health
 from drumbeat.cli import formatting, output
+from drumbeat.cli.instances import format_app, format_roles
+from drumbeat.cli.output import Column
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
@@ -26,29 +28,13 @@ if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.core.stats import Rollup
 
+T = TypeVar("T")
+
 INTERVAL_S = 10
 INTERVALS = 6
 MAX_GROUPS = 5
 MAX_REASONS = 4
 MAX_GROUPS_READ = 100
-
-QUEUES = output.TableColumns(
-    names=("queue", "ready", "scheduled", "running", "waiting", "done/s", "failed/s", "oldest ready", "state"),
-    numbers=frozenset({"ready", "scheduled", "running", "waiting", "done/s", "failed/s"}),
-    elastic=frozenset({"queue", "state"}),
-    droppable=("waiting", "scheduled", "state"),
-)
-INSTANCES = output.TableColumns(
-    names=("instance", "app", "host", "pid", "roles", "running", "last beat"),
-    numbers=frozenset({"pid"}),
-    elastic=frozenset({"app", "host", "roles"}),
-    droppable=("roles", "app", "host"),
-)
-GROUPS = output.TableColumns(
-    names=("last died", "letters", "task", "error"),
-    numbers=frozenset({"letters"}),
-    elastic=frozenset({"task", "error"}),
-)
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,14 +99,18 @@ def render(snapshot: TopSnapshot, width: int, *, problem: str = "") -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [_render_header(snapshot, problem), Text()]
-    for columns, rows, empty in (
-        (QUEUES, [_queue_row(snapshot, queue) for queue in snapshot.queues], "No queue has jobs, a pause or a worker."),
-        (INSTANCES, [_instance_row(snapshot, each) for each in snapshot.instances], "No instance is alive."),
-        (GROUPS, [_dead_group_row(snapshot, group) for group in snapshot.dead_groups], "No dead letters."),
-    ):
-        parts += [output.build_table(columns, rows, width) if rows else Text(empty, style="dim"), Text()]
-    return Group(*parts[:-1])
+    def table(of: output.TextTable[T], records: list[T], empty: str) -> RenderableType:
+        return of.build(records, snapshot.at, width) if records else Text(empty, style="dim")
+
+    return Group(
+        _render_header(snapshot, problem),
+        Text(),
+        table(_queues_table(snapshot.rates), snapshot.queues, "No queue has jobs, a pause or a worker."),
+        Text(),
+        table(_instances_table(snapshot.leader), snapshot.instances, "No instance is alive."),
+        Text(),
+        table(_GROUPS, snapshot.dead_groups, "No dead letters."),
+    )
 
 
 def _render_header(snapshot: TopSnapshot, problem: str) -> Text:
@@ -159,35 +149,43 @@ def _render_health(head: Text, health: Health) -> None:
         head.append(f"and {len(health.reasons) - MAX_REASONS} more reasons (`drumbeat doctor`)\n")
 
 
-def _queue_row(snapshot: TopSnapshot, queue: QueueStats) -> list[str]:
-    rate = snapshot.rates.get(queue.name, Rate())
-    return [
-        formatting.format_value(queue.name, 40),
-        *(f"{number:,}" for number in (queue.ready, queue.scheduled, queue.running, queue.waiting)),
-        f"{rate.succeeded:,.1f}",
-        f"{rate.failed:,.1f}",
-        formatting.format_ago(queue.oldest_due, snapshot.at),
-        f"paused by {formatting.format_value(queue.paused_by)}" if queue.paused else "open",
-    ]
+def _queues_table(rates: dict[str, Rate]) -> output.TextTable[QueueStats]:
+    def rate_of(queue: QueueStats) -> Rate:
+        return rates.get(queue.name, Rate())
+
+    return output.TextTable(
+        Column("queue", lambda queue, _: formatting.format_value(queue.name, 40), elastic=True),
+        Column("ready", lambda queue, _: f"{queue.ready:,}", number=True),
+        Column("scheduled", lambda queue, _: f"{queue.scheduled:,}", number=True, drop=2),
+        Column("running", lambda queue, _: f"{queue.running:,}", number=True),
+        Column("waiting", lambda queue, _: f"{queue.waiting:,}", number=True, drop=1),
+        Column("done/s", lambda queue, _: f"{rate_of(queue).succeeded:,.1f}", number=True),
+        Column("failed/s", lambda queue, _: f"{rate_of(queue).failed:,.1f}", number=True),
+        Column("oldest ready", lambda queue, now: formatting.format_ago(queue.oldest_due, now)),
+        Column(
+            "state",
+            lambda queue, _: f"paused by {formatting.format_value(queue.paused_by)}" if queue.paused else "open",
+            elastic=True,
+            drop=3,
+        ),
+    )
 
 
-def _instance_row(snapshot: TopSnapshot, instance: Instance) -> list[str]:
-    leads = snapshot.leader is not None and snapshot.leader.instance == instance.id
-    return [
-        instance.id,
-        formatting.format_value(f"{instance.app} {instance.version}".strip(), 30),
-        formatting.format_value(instance.host, 30),
-        str(instance.pid),
-        output.join_words([*instance.roles, *(["leads"] if leads else [])]),
-        f"{instance.running}/{instance.concurrency}",
-        formatting.format_ago(instance.beat_at, snapshot.at),
-    ]
+def _instances_table(leader: LeaderInfo | None) -> output.TextTable[Instance]:
+    return output.TextTable(
+        Column("instance", lambda each, _: each.id),
+        Column("app", lambda each, _: format_app(each, 30), elastic=True, drop=2),
+        Column("host", lambda each, _: formatting.format_value(each.host, 30), elastic=True, drop=3),
+        Column("pid", lambda each, _: str(each.pid), number=True),
+        Column("roles", lambda each, _: format_roles(each, leader), elastic=True, drop=1),
+        Column("running", lambda each, _: f"{each.running}/{each.concurrency}"),
+        Column("last beat", lambda each, now: formatting.format_ago(each.beat_at, now)),
+    )
 
 
-def _dead_group_row(snapshot: TopSnapshot, group: DeadLetterGroup) -> list[str]:
-    return [
-        formatting.format_ago(group.last_at, snapshot.at),
-        f"{group.count:,}",
-        formatting.format_value(group.task, 40),
-        formatting.format_error(Failure(group.error, group.message), 100),
-    ]
+_GROUPS: output.TextTable[DeadLetterGroup] = output.TextTable(
+    Column("last died", lambda group, now: formatting.format_ago(group.last_at, now)),
+    Column("letters", lambda group, _: f"{group.count:,}", number=True),
+    Column("task", lambda group, _: formatting.format_value(group.task, 40), elastic=True),
+    Column("error", lambda group, _: formatting.format_error(Failure(group.error, group.message), 100), elastic=True),
+)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
@@ -32,8 +32,6 @@ from .room_sender import RoomSender
 
 __all__ = ["Client"]
 
-T = TypeVar("T")
-
 MAX_KEYS_PER_BATCH = 500
 """How many keys one transaction cancels: others can write between two of them."""
 
@@ -49,7 +47,7 @@ class Client:
 
     def __init__(self, load_settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
         self._load_settings = load_settings
-        self._clock = clock
+        self.clock = clock
         self.registry = registry
         self.loop_stores = LoopStores(self._open_store)
         self.opened_settings: Settings | None = None
@@ -78,7 +76,7 @@ class Client:
     async def _open_store(self) -> Store:
         settings = self.settings
         store = await open_store(
-            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self._clock
+            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self.clock
         )
         self.opened_settings = self.opened_settings or settings
         return store
@@ -91,7 +89,7 @@ class Client:
         return JobHandle(self, added.id, added.created)
 
     def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]:
-        return SyncJobHandle(self, self.call_sync(api_name, self.enqueue(job)))
+        return SyncJobHandle(SYNC_LOOP.run(api_name, self.enqueue(job)))
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
         with _trace_send(jobs) as traced:
@@ -112,13 +110,13 @@ class Client:
         """As `enqueue_in_transaction`, on the calling thread, to which the connection may belong."""
         with _trace_send(jobs) as traced:
             added = self.transactional.add_sync(conn, traced, notify=notify)
-        return [SyncJobHandle(self, JobHandle(self, each.id, each.created)) for each in added]
+        return [SyncJobHandle(JobHandle(self, each.id, each.created)) for each in added]
 
     @property
     def transactional(self) -> Transactional:
         settings = self.settings
         if self._transactional is None or self._transactional[0] is not settings:
-            inside = transactional_for(settings.url, namespace=settings.namespace, clock=self._clock)
+            inside = transactional_for(settings.url, namespace=settings.namespace, clock=self.clock)
             self._transactional = settings, self.wrap_transactional(inside)
         return self._transactional[1]
 
@@ -142,7 +140,7 @@ class Client:
         return await (await self._room_sender(room, signature)).fan_out(encode_shares)
 
     async def _room_sender(self, room: str, signature: str) -> RoomSender:
-        return RoomSender(await self.store(), self._clock, room, signature, heartbeat=self.settings.heartbeat)
+        return RoomSender(await self.store(), self.clock, room, signature, heartbeat=self.settings.heartbeat)
 
     async def get_job(self, id: JobId) -> Job:
         store = await self.store()
@@ -189,9 +187,6 @@ class Client:
         except Undecodable:
             # The function returned something else than its annotation says.
             return decode_result(ended.result)
-
-    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
-        return SYNC_LOOP.run(api_name, coroutine)
 
     async def close(self) -> None:
         """Close the store of the running loop. The next call opens it again."""

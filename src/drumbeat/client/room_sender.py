@@ -10,6 +10,7 @@ known here. A broadcast is not watched: a dead worker needs no message.
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from drumbeat.clock import Clock
 from drumbeat.core.instance import Instance, is_healthy
@@ -23,15 +24,15 @@ HEALTH_CHECK_DELAY = 0.05
 """Most shares are taken sooner; only after this time is the health of their workers checked."""
 
 
+@dataclass(eq=False, repr=False)
 class RoomSender:
     """Messages to one room of one signature."""
 
-    def __init__(self, store: Store, clock: Clock, room: str, signature: str, *, heartbeat: float) -> None:
-        self._store = store
-        self._clock = clock
-        self._room = room
-        self._signature = signature
-        self._heartbeat = heartbeat
+    store: Store
+    clock: Clock
+    room: str
+    signature: str
+    heartbeat: float
 
     async def broadcast(self, args: str) -> int:
         """Send to all living workers of the room. Returns how many of them are healthy.
@@ -60,7 +61,7 @@ class RoomSender:
             _, healthy = await self._find_workers()
             others = [id for id in healthy if id not in gone]
             if not others and have:
-                raise SharesNotTaken(self._room, len(lost), sent)
+                raise SharesNotTaken(self.room, len(lost), sent)
             random.shuffle(others)
             again = [others[number % len(others)] for number in range(len(lost))] if others else []
             messages = await self._send(again, [message.args for message in lost[: len(again)]])
@@ -72,8 +73,8 @@ class RoomSender:
         left, lost, pause = list(messages), list[RoomMessage](), MIN_POLL_INTERVAL
         beats: dict[InstanceId, int] = {}
         while left:
-            await self._clock.sleep(pause)
-            waiting = set(await self._store.rooms.list_untaken(left))
+            await self.clock.sleep(pause)
+            waiting = set(await self.store.rooms.list_untaken(left))
             receivers |= {message.to for message in left if message.id not in waiting}
             left = [message for message in left if message.id in waiting]
             if left and pause > HEALTH_CHECK_DELAY:
@@ -83,7 +84,7 @@ class RoomSender:
                 receivers |= {message.to for message in left if message.to in alive}
                 left = [message for message in left if message.to not in alive]
                 gone = [message for message in left if message.to not in healthy]
-                withdrawn = set(await self._store.rooms.withdraw(gone)) if gone else set[str]()
+                withdrawn = set(await self.store.rooms.withdraw(gone)) if gone else set[str]()
                 lost += [message for message in gone if message.id in withdrawn]
                 receivers |= {message.to for message in gone if message.id not in withdrawn}
                 left = [message for message in left if message.to in healthy]
@@ -92,15 +93,15 @@ class RoomSender:
 
     async def _find_workers(self) -> tuple[dict[InstanceId, Instance], list[InstanceId]]:
         """The living workers of the room, and the ids of the healthy ones."""
-        found = await self._store.inspect.list_instances()
-        now = await self._store.inspect.now()
-        workers = {each.id: each for each in found if each.rooms.get(self._room) == self._signature}
-        return workers, [id for id, each in workers.items() if is_healthy(each, now, self._heartbeat)]
+        found = await self.store.inspect.list_instances()
+        now = await self.store.inspect.now()
+        workers = {each.id: each for each in found if each.rooms.get(self.room) == self.signature}
+        return workers, [id for id, each in workers.items() if is_healthy(each, now, self.heartbeat)]
 
     async def _send(self, to: Sequence[InstanceId], texts: Sequence[str]) -> list[RoomMessage]:
         messages = [
-            RoomMessage(id=id, room=self._room, to=name, args=args, signature=self._signature)
+            RoomMessage(id=id, room=self.room, to=name, args=args, signature=self.signature)
             for id, name, args in zip(new_job_ids(len(texts)), to, texts, strict=False)
         ]
-        await self._store.rooms.send(messages)
+        await self.store.rooms.send(messages)
         return messages

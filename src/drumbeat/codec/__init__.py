@@ -8,13 +8,12 @@ untrusted: only JSON is decoded, and its size and depth are bounded before it is
 from drumbeat.codec.json_codec import Undecodable
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD
 from drumbeat.codec.results import Unstorable, decode_result, encode_result
-from drumbeat.codec.signature import Parameter, Signature
+from drumbeat.codec.signature import Signature
 from drumbeat.codec.storable_text import make_storable
 
 __all__ = [
     "MAX_DEPTH",
     "MAX_PAYLOAD",
-    "Parameter",
     "Signature",
     "Undecodable",
     "Unstorable",

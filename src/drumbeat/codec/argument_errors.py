@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from drumbeat.codec.fidelity import Difference
-from drumbeat.codec.hints import format_hint
-from drumbeat.codec.json_codec import encoder
+from drumbeat.codec.hints import Parameter, format_hint
+from drumbeat.codec.json_codec import describe_encoding_problem, encoder
 from drumbeat.errors import InvalidArguments
 
 _PATH = re.compile(r"\$\.([^.\[`]+)([^`]*)`$")
 
 
-class _NamedParameter(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def required(self) -> bool: ...
-
-
 def binding_error(
-    task: str, parameters: Iterable[_NamedParameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    task: str, parameters: Iterable[Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> InvalidArguments:
     """The call does not match the parameters."""
     known = {parameter.name: parameter for parameter in parameters}
@@ -50,20 +41,8 @@ def encoding_error(task: str, given: Mapping[str, Any], error: Exception) -> Inv
         try:
             encoder.encode(value)
         except Exception as own:  # the same broad kind as in the caller, now for one argument
-            return InvalidArguments(f"{task}: argument {name!r} {_describe_encoding_problem(own)}", name)
+            return InvalidArguments(f"{task}: argument {name!r} {describe_encoding_problem(own)}", name)
     return InvalidArguments(f"{task}: the arguments cannot be written as JSON: {error}")
-
-
-def _describe_encoding_problem(error: Exception) -> str:
-    match error:
-        case UnicodeEncodeError():
-            return "contains a lone surrogate, which is not valid Unicode"
-        case RecursionError():
-            return "is nested too deeply, or contains itself"
-        case _ if "surrogates not allowed" in str(error):  # as pydantic says it
-            return "contains a lone surrogate, which is not valid Unicode"
-        case _:
-            return f"cannot be written as JSON: {' '.join(str(error).split())}"
 
 
 def size_error(task: str, given: Mapping[str, Any], size: int, limit: int) -> InvalidArguments:

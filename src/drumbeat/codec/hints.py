@@ -37,6 +37,16 @@ _MAY_BE_LARGE = (
 )
 
 
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of a task."""
+
+    name: str
+    kind: str
+    """`positional`, `keyword`, or `any`."""
+    required: bool
+    annotation: Any = Any
+
+
 def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
     """The type of an annotation; `names` are the locals around the function's definition.
 

@@ -73,6 +73,19 @@ def _from_builtin(kind: Any, value: Any) -> Any:
 encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
 
 
+def describe_encoding_problem(error: Exception) -> str:
+    """Why a value cannot be encoded, to follow the value's name in a sentence."""
+    match error:
+        case UnicodeEncodeError():
+            return "contains a lone surrogate, which is not valid Unicode"
+        case RecursionError():
+            return "is nested too deeply, or contains itself"
+        case _ if "surrogates not allowed" in str(error):  # as pydantic says it
+            return "contains a lone surrogate, which is not valid Unicode"
+        case _:
+            return f"cannot be written as JSON: {' '.join(str(error).split())}"
+
+
 def decoder_of(hint: Any) -> msgspec.json.Decoder[Any]:
     """A decoder for this type.
 
@@ -114,9 +127,5 @@ def _decode_error(text: bytes, error: Exception) -> Undecodable:
         return Undecodable(f"not JSON: {broken}", json=False)
     reason = " ".join(str(error).split())
     return Undecodable(
-        reason if isinstance(error, msgspec.ValidationError) else _name_model_error(error, reason), json=True
+        reason if isinstance(error, msgspec.ValidationError) else f"{type(error).__name__}: {reason}", json=True
     )
-
-
-def _name_model_error(error: Exception, reason: str) -> str:
-    return f"{type(error).__name__}: {reason}"

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.codec.fidelity import find_unkeepable
-from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
+from drumbeat.codec.json_codec import decode_bounded, decoder_of, describe_encoding_problem, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
 
 # What a number that JSON cannot keep looks like once written: only then is the value itself walked.
@@ -39,12 +39,8 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
         return "null"
     try:
         raw = encoder.encode(value)
-    except UnicodeEncodeError:
-        raise Unstorable("the result contains a lone surrogate, which is not valid Unicode") from None
-    except RecursionError:
-        raise Unstorable("the result is nested too deeply, or contains itself") from None
     except Exception as error:  # a model's own serializers run in there, and may raise anything
-        raise Unstorable(f"the result cannot be written as JSON: {error}") from error
+        raise Unstorable(f"the result {describe_encoding_problem(error)}") from error
     if len(raw) > limit:
         raise Unstorable(f"the result is {len(raw):,} bytes of JSON, over the limit of {limit:,}")
     if has_nul(raw):

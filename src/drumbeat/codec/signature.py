@@ -14,9 +14,10 @@ from typing import Any, Self
 import msgspec
 from msgspec import UNSET
 
+from drumbeat.codec import hints
 from drumbeat.codec.argument_errors import binding_error, changed_value_error, encoding_error, size_error, type_error
 from drumbeat.codec.fidelity import ALWAYS_SAME, LONG_NUMBER, LONG_NUMBER_DIGITS, find_difference, is_equal
-from drumbeat.codec.hints import can_compare_by_equality, find_unsupported, fingerprint, format_hint, resolve_hint
+from drumbeat.codec.hints import Parameter
 from drumbeat.codec.json_codec import Undecodable, decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
 from drumbeat.errors import ConfigError, InvalidArguments
@@ -31,16 +32,6 @@ _KINDS: dict[Any, str] = {
 _PLAIN = (int, str, bool)
 # The object of all arguments is one level more.
 _DEPTH = MAX_DEPTH + 1
-
-
-class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter of a task."""
-
-    name: str
-    kind: str
-    """`positional`, `keyword`, or `any`."""
-    required: bool
-    annotation: Any = Any
 
 
 class _ResolvedSignature(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,24 +187,24 @@ class Signature:
         return self._resolved_signature
 
     def _resolve(self) -> _ResolvedSignature:
-        hints = {parameter.name: self._resolve_hint(parameter) for parameter in self.parameters}
-        shape = self._build_struct(hints)
+        types = {parameter.name: self._resolve_hint(parameter) for parameter in self.parameters}
+        shape = self._build_struct(types)
         by_position = self._max_positional == len(self.parameters)
-        is_plain = by_position and all(hint in _PLAIN for hint in hints.values())
+        is_plain = by_position and all(hint in _PLAIN for hint in types.values())
         return _ResolvedSignature(
-            hints=hints,
+            hints=types,
             shape=shape,
             decoder=decoder_of(shape),
-            by_equality=tuple(map(can_compare_by_equality, hints.values())),
-            plain_types=tuple(hints.values()) if is_plain else None,
-            min_long_length=len(encoder.encode(dict.fromkeys(hints, 0))) - len(hints) + LONG_NUMBER_DIGITS,
-            hash=fingerprint([(p.name, p.kind, p.required, hints[p.name]) for p in self.parameters]),
+            by_equality=tuple(map(hints.can_compare_by_equality, types.values())),
+            plain_types=tuple(types.values()) if is_plain else None,
+            min_long_length=len(encoder.encode(dict.fromkeys(types, 0))) - len(types) + LONG_NUMBER_DIGITS,
+            hash=hints.fingerprint([(p.name, p.kind, p.required, types[p.name]) for p in self.parameters]),
             returns=self._resolve_returns(),
         )
 
-    def _build_struct(self, hints: dict[str, Any]) -> type[Any]:
+    def _build_struct(self, types: dict[str, Any]) -> type[Any]:
         # UNSET is not encoded, and stands for absent arguments.
-        fields = {p.name: (p.name, hints[p.name], *(() if p.required else (UNSET,))) for p in self.parameters}
+        fields = {p.name: (p.name, types[p.name], *(() if p.required else (UNSET,))) for p in self.parameters}
         by_keyword = [fields[p.name] for p in self.parameters if p.kind == "keyword"]
         by_position = [fields[p.name] for p in self.parameters if p.kind != "keyword"]
         base = msgspec.defstruct("ByKeyword", by_keyword, kw_only=True, gc=False)
@@ -223,9 +214,9 @@ class Signature:
         try:
             hint = parameter.annotation
             if self._function is not None:
-                hint = resolve_hint(hint, self._function, self._names_around)
+                hint = hints.resolve_hint(hint, self._function, self._names_around)
             decoder_of(hint)
-            unknown = find_unsupported(hint)
+            unknown = hints.find_unsupported(hint)
         except (NameError, AttributeError) as error:
             error.args = (f"of parameter {parameter.name!r}: {error}",)
             raise
@@ -233,8 +224,8 @@ class Signature:
             raise ConfigError(f"{self.name}: parameter {parameter.name!r}: {error}", parameter.name) from error
         if unknown is not None:
             raise ConfigError(
-                f"{self.name}: parameter {parameter.name!r} is annotated {format_hint(hint)}, "
-                f"but {format_hint(unknown)} cannot be stored as JSON: "
+                f"{self.name}: parameter {parameter.name!r} is annotated {hints.format_hint(hint)}, "
+                f"but {hints.format_hint(unknown)} cannot be stored as JSON: "
                 "use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
                 parameter.name,
             )
@@ -244,9 +235,11 @@ class Signature:
         if self._function is None:
             return Any
         try:
-            hint = resolve_hint(inspect.signature(self._function).return_annotation, self._function, self._names_around)
+            hint = hints.resolve_hint(
+                inspect.signature(self._function).return_annotation, self._function, self._names_around
+            )
             decoder_of(hint)
-            return Any if find_unsupported(hint) else hint
+            return Any if hints.find_unsupported(hint) else hint
         except (NameError, AttributeError, TypeError, SyntaxError):
             return Any  # the type of a result must not keep a task from being registered
 

@@ -9,6 +9,7 @@ that blocks the worker's loop delays no fire.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
@@ -16,7 +17,7 @@ from drumbeat.controller.firer import Firer
 from drumbeat.controller.pruner import Pruner
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
 from drumbeat.controller.schedule_rescuer import ScheduleRescuer
-from drumbeat.controller.startup import AcquireLock, InThread, StartupCall, StartupRunner
+from drumbeat.controller.startup import AcquireLock, InThread, StartupRunner
 from drumbeat.core.instance import HeartbeatReply, Leader
 from drumbeat.core.schedule import NewSchedule
 from drumbeat.events import Events, LeaderChanged, ScheduleRestored
@@ -25,37 +26,32 @@ from drumbeat.outage import FullStoreReporter, OutageReporter
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 
 
+@dataclass(eq=False, repr=False)
 class Controller:
     """Made on the program's loop. `resign`, `create_pruner`, `run_startup` and `stop_startup` are called there, the rest on the
     heartbeat's loop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        events: Events,
-        *,
-        declared: Sequence[NewSchedule],
-        startup_calls: Sequence[StartupCall],
-        acquire_lock: AcquireLock,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._events = events
-        self._declared = declared
-        self._startup_calls = startup_calls
-        self._acquire_lock = acquire_lock
+    settings: Settings
+    clock: Clock
+    events: Events
+    declared: Sequence[NewSchedule]
+    startup_calls: Sequence[DeclaredStartupCall]
+    acquire_lock: AcquireLock
+
+    def __post_init__(self) -> None:
+        settings = self.settings
         self._is_controller = settings.role != "worker"
         # Shorter than `dead_after`: the lease of a dead leader expires before it is declared dead.
         lease = max(min(settings.leader_lease, settings.dead_after - 2 * settings.heartbeat), 3 * settings.heartbeat)
-        self._elector = Elector(clock, lease, self._on_change, is_candidate=self._is_controller)
+        self._elector = Elector(self.clock, lease, self._on_change, is_candidate=self._is_controller)
         self._firer: Firer | None = None
         self._declarations: ScheduleDeclarations | None = None
         self._startup: StartupRunner | None = None
         self._id = InstanceId("")
-        self.outage_reporter = OutageReporter(events, clock, settings.url, lambda: self._id)
+        self.outage_reporter = OutageReporter(self.events, self.clock, settings.url, lambda: self._id)
         """Reports outages of the store for the whole instance."""
 
     def requested_lease_us(self) -> int | None:
@@ -81,48 +77,37 @@ class Controller:
         """Run until cancelled."""
         # A worker reports an outage by its own calls; a controller-only instance has no others.
         listener = (
-            self.outage_reporter if self._settings.role == "controller" else FullStoreReporter(self.outage_reporter)
+            self.outage_reporter if self.settings.role == "controller" else FullStoreReporter(self.outage_reporter)
         )
-        firing, declaring, rescuing = (OutageBackoff(self._clock, listener) for _ in range(3))
-        firer = self._firer = Firer(
-            store.schedules,
-            self._elector,
-            self._clock,
-            self._events,
-            firing,
-            heartbeat=self._settings.heartbeat,
-            identity=lambda: self._id,
-        )
+        firing, declaring, rescuing = (OutageBackoff(self.clock, listener) for _ in range(3))
+        shared = (store, self._elector, self.clock)
+        firer = self._firer = Firer(*shared, firing, self.events, self.settings.heartbeat, lambda: self._id)
         declarations = self._declarations = ScheduleDeclarations(
-            store,
-            self._declared,
-            self._elector,
-            self._clock,
+            *shared,
             declaring,
+            self.declared,
             on_declared=firer.wake,
-            on_restored=lambda name: self._events.emit(ScheduleRestored(instance=self._id, schedule=name)),
+            on_restored=lambda name: self.events.emit(ScheduleRestored(instance=self._id, schedule=name)),
         )
-        rescuer = ScheduleRescuer(
-            store.schedules, self._elector, self._clock, rescuing, is_needed=lambda: firer.has_schedules
-        )
+        rescuer = ScheduleRescuer(*shared, rescuing, is_needed=lambda: firer.has_schedules)
         async with asyncio.TaskGroup() as group:
             for service in (declarations, firer, rescuer) if self._is_controller else (declarations,):
                 group.create_task(service.run(), name=service.name)
 
     def create_pruner(self, store: Store) -> Pruner:
         """A service for the program's loop."""
-        backoff = OutageBackoff(self._clock, FullStoreReporter(self.outage_reporter))
-        return Pruner(store, self._settings, self._elector, self._clock, backoff)
+        backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
+        return Pruner(store, self._elector, self.clock, backoff, self.settings)
 
     async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's loop."""
         calls = self._startup = StartupRunner(
-            self._startup_calls,
-            self._settings,
-            self._clock,
-            OutageBackoff(self._clock, self.outage_reporter),
+            self.startup_calls,
+            self.settings,
+            self.clock,
+            OutageBackoff(self.clock, self.outage_reporter),
             in_thread=in_thread,
-            acquire_lock=self._acquire_lock,
+            acquire_lock=self.acquire_lock,
             identity=identity,
         )
         await calls.run(store.schedules)
@@ -134,4 +119,4 @@ class Controller:
 
     def _on_change(self, leader: Leader | None) -> None:
         if leader is not None and self._is_controller:
-            self._events.emit(LeaderChanged(instance=self._id, leader=leader.instance, term=leader.term))
+            self.events.emit(LeaderChanged(instance=self._id, leader=leader.instance, term=leader.term))

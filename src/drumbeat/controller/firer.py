@@ -12,17 +12,19 @@ of two instances that fire the same, the second changes nothing. Fire times and 
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from drumbeat.clock import Clock
-from drumbeat.controller.elector import Elector
+import msgspec
+
+from drumbeat.controller.part import ControllerPart
 from drumbeat.core.instance import HeartbeatReply
-from drumbeat.core.schedule import DueSchedules, FireRequest, FireResult, RuleKind, Schedule
+from drumbeat.core.overlap import OVERLAP_REASON
+from drumbeat.core.schedule import DueSchedules, FireRequest, FireResult, RuleKind, Schedule, SkippedRange
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import Events, ScheduleFired, ScheduleSkipped
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.schedules.planner import plan
-from drumbeat.service import OutageBackoff, Wakeup
-from drumbeat.store.protocol import ScheduleStore
+from drumbeat.service import Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -39,28 +41,15 @@ MAX_SLEEP_SECONDS = 3_600.0
 """Long, because each heartbeat brings the next fire time."""
 
 
-class Firer:
+@dataclass(eq=False, repr=False)
+class Firer(ControllerPart):
+    events: Events
+    heartbeat: float
+    identity: Callable[[], InstanceId]
     name = "firer"
 
-    def __init__(
-        self,
-        schedules: ScheduleStore,
-        elector: Elector,
-        clock: Clock,
-        events: Events,
-        backoff: OutageBackoff,
-        *,
-        heartbeat: float,
-        identity: Callable[[], InstanceId],
-    ) -> None:
-        self._schedules = schedules
-        self._elector = elector
-        self._clock = clock
-        self._events = events
-        self._backoff = backoff
-        self._heartbeat = heartbeat
-        self._identity = identity
-        self._wakeup = Wakeup(clock)
+    def __post_init__(self) -> None:
+        self._wakeup = Wakeup(self.clock)
         self._was_leader = False
         self._skew_us = 0
         self._next_fire_at: int | None = None
@@ -72,7 +61,7 @@ class Firer:
     def on_heartbeat(self, reply: HeartbeatReply) -> None:
         """Take over the next fire time; wake if it is sooner than expected, or if the leadership has changed."""
         self._sync_clock(reply.now)
-        leads = self._elector.is_leader
+        leads = self.elector.is_leader
         was_due = self._next_fire_at is not None and self._next_fire_at <= reply.now
         if was_due and (reply.next_fire_at is None or reply.next_fire_at > (self._next_fire_at or 0)):
             self._is_stand_in = False  # another instance has fired it
@@ -96,14 +85,14 @@ class Firer:
             try:
                 delay = await self.fire_due()
             except StoreUnavailable as error:
-                await self._backoff.wait(error)
+                await self.backoff.wait(error)
             else:
-                self._backoff.reset()
+                self.backoff.reset()
                 await self._wakeup.wait(delay)
 
     async def fire_due(self) -> float:
         """Fire what is due and ours to fire. Returns the seconds to sleep."""
-        self._was_leader = self._elector.is_leader
+        self._was_leader = self.elector.is_leader
         if self._was_leader:
             self._is_stand_in = False
         return await (self._fire_all() if self._was_leader else self._fire_overdue())
@@ -143,7 +132,7 @@ class Firer:
         )
 
     async def _load_due(self, limit: int) -> DueSchedules:
-        due = await self._schedules.get_due(limit)
+        due = await self.store.schedules.get_due(limit)
         self._sync_clock(due.now)
         self.has_schedules = bool(due.schedules) or due.next_at is not None or due.min_interval is not None
         return due
@@ -155,7 +144,7 @@ class Firer:
         done = 0
         for start in range(0, len(firings), MAX_BATCH):
             batch = firings[start : start + MAX_BATCH]
-            for firing, fired in zip(batch, await self._schedules.fire(batch), strict=True):
+            for firing, fired in zip(batch, await self.store.schedules.fire(batch), strict=True):
                 if not fired.applied:
                     following.append(due.now + RETRY_DELAY_US)  # fired by another instance, or changed: load again
                     continue
@@ -184,47 +173,38 @@ class Firer:
         known = (each.definition for each in due.schedules if each.name not in self._unreadable)
         rules = [int(definition.rule) for definition in known if definition.kind is RuleKind.AFTER]
         shortest = min([*rules, *([] if due.min_interval is None else [due.min_interval])], default=None)
-        if shortest is None or shortest / 1e6 > 2 * self._heartbeat:
+        if shortest is None or shortest / 1e6 > 2 * self.heartbeat:
             return MAX_SLEEP_SECONDS
         return max(MIN_SLEEP_SECONDS, shortest / 4e6)
 
     def _seconds_until_next(self, delay_us: int, max_sleep: float) -> float:
         if self._next_fire_at is None:
             return max_sleep
-        store_now = int(self._clock.monotonic() * 1e6) + self._skew_us
+        store_now = int(self.clock.monotonic() * 1e6) + self._skew_us
         return min(max_sleep, (self._next_fire_at + delay_us - store_now) / 1e6)
 
     def _sync_clock(self, now: int) -> None:
         """Fire times are the store's; we sleep by our own clock."""
-        self._skew_us = now - int(self._clock.monotonic() * 1e6)
+        self._skew_us = now - int(self.clock.monotonic() * 1e6)
 
     def _emit_events(self, firing: FireRequest, fired: FireResult, now: int) -> None:
-        me = self._identity()
-        if fired.jobs and self._events.has_subscribers(ScheduleFired):
+        me = self.identity()
+        if fired.jobs and self.events.has_subscribers(ScheduleFired):
             enqueued = set(fired.jobs)
             for fire in firing.fires:
                 if fire.job in enqueued:
                     late = max(0, now - fire.run_at) / 1e6
                     event = ScheduleFired(instance=me, schedule=firing.name, at=fire.at, job=fire.job, late=late)
-                    self._events.emit(event)
-        if self._events.has_subscribers(ScheduleSkipped):
+                    self.events.emit(event)
+        if self.events.has_subscribers(ScheduleSkipped):
             for skip in _skip_events(me, firing, fired):
-                self._events.emit(skip)
+                self.events.emit(skip)
 
 
 def _skip_events(me: InstanceId, firing: FireRequest, fired: FireResult) -> Iterable[ScheduleSkipped]:
-    for skip in firing.skipped:
-        yield ScheduleSkipped(
-            instance=me,
-            schedule=firing.name,
-            first=skip.first,
-            last=skip.last,
-            count=skip.count,
-            reason=skip.reason,
-        )
-    enqueued = set(fired.jobs)
+    skipped, enqueued = list(firing.skipped), set(fired.jobs)
     left = [fire.at for fire in firing.fires if fire.job not in enqueued]
     if left and fired.skipped:
-        yield ScheduleSkipped(
-            instance=me, schedule=firing.name, first=left[0], last=left[-1], count=len(left), reason="overlap"
-        )
+        skipped.append(SkippedRange(first=left[0], last=left[-1], count=len(left), reason=OVERLAP_REASON))
+    for skip in skipped:
+        yield ScheduleSkipped(instance=me, schedule=firing.name, **msgspec.structs.asdict(skip))

@@ -8,14 +8,13 @@ for another transaction, and the heartbeat must not.
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
 from drumbeat.core.stats import TEN_SECONDS_RETENTION_US
 from drumbeat.errors import StoreFull, StoreUnavailable
-from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
-from drumbeat.store.protocol import Store
 
 RUN_INTERVAL = 60.0
 RETRY_DELAY = 5.0
@@ -35,38 +34,31 @@ MESSAGE_RETENTION_SECONDS = 3_600.0
 PruneStep = Callable[[], Awaitable[int | None]]
 
 
-class Pruner:
+@dataclass(eq=False, repr=False)
+class Pruner(ControllerPart):
+    settings: Settings
     name = "pruner"
-
-    def __init__(
-        self, store: Store, settings: Settings, elector: Elector, clock: Clock, backoff: OutageBackoff
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._elector = elector
-        self._clock = clock
-        self._backoff = backoff
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(jitter(min(RETRY_DELAY, RUN_INTERVAL) if self._backoff.is_active else RUN_INTERVAL))
-            if not self._elector.is_leader and self._elector.leaderless_seconds < LEADERLESS_TIMEOUT:
-                self._backoff.reset()  # the leader does it now
+            await self.clock.sleep(jitter(min(RETRY_DELAY, RUN_INTERVAL) if self.backoff.is_active else RUN_INTERVAL))
+            if not self.elector.is_leader and self.elector.leaderless_seconds < LEADERLESS_TIMEOUT:
+                self.backoff.reset()  # the leader does it now
                 continue
             try:
                 await self.prune_all()
             except StoreUnavailable as error:
-                await self._backoff.wait(error)
+                await self.backoff.wait(error)
             else:
-                self._backoff.reset()
+                self.backoff.reset()
 
     async def prune_all(self) -> None:
         """Take each step once, in batches."""
-        store, now = self._store, await self._store.inspect.now()
-        kept_since = now - int(self._settings.retention * 1e6)
-        awaited_since = now - int(self._settings.wait_for_version * 1e6)
+        store, now = self.store, await self.store.inspect.now()
+        kept_since = now - int(self.settings.retention * 1e6)
+        awaited_since = now - int(self.settings.wait_for_version * 1e6)
         idle_since = now - int(TOTALS_RETENTION_SECONDS * 1e6)
-        acted_since = now - int(self._settings.audit_retention * 1e6)
+        acted_since = now - int(self.settings.audit_retention * 1e6)
         steps: list[PruneStep] = [
             lambda: store.jobs.prune(kept_since, MAX_BATCH),
             lambda: store.schedules.prune_fires(kept_since, MAX_BATCH),
@@ -98,4 +90,4 @@ class Pruner:
 
     async def _run_batches(self, step: PruneStep) -> None:
         while await step() == MAX_BATCH:
-            await self._clock.sleep(BATCH_DELAY)
+            await self.clock.sleep(BATCH_DELAY)

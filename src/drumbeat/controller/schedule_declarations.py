@@ -14,16 +14,17 @@ a person has deleted is retired and still in the store, so it does not come back
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
-from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleChange, ScheduleState
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
+from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleState
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.schedules.planner import first_fire_time, next_after_change
-from drumbeat.service import OutageBackoff, Wakeup
-from drumbeat.store.protocol import Store
+from drumbeat.service import Wakeup
+from drumbeat.store.schedule_change import has_same_rule, put_changed
 
 log = logging.getLogger(__name__)
 
@@ -33,30 +34,17 @@ MAX_ATTEMPTS = 10
 """Lost races against other changes of the same schedule."""
 
 
-class ScheduleDeclarations:
+@dataclass(eq=False, repr=False)
+class ScheduleDeclarations(ControllerPart):
+    declared: Sequence[NewSchedule]
+    on_declared: Callable[[], None] = lambda: None
+    on_restored: Callable[[str], None] = lambda name: None
+    """Called with the name of a schedule that had vanished from the store and was put again."""
     name = "schedule declarations"
 
-    def __init__(
-        self,
-        store: Store,
-        declared: Sequence[NewSchedule],
-        elector: Elector,
-        clock: Clock,
-        backoff: OutageBackoff,
-        *,
-        on_declared: Callable[[], None] = lambda: None,
-        on_restored: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        """`on_restored` is called with the name of a schedule that had vanished from the store and was put again."""
-        self._store = store
-        self._declared = declared
-        self._elector = elector
-        self._clock = clock
-        self._backoff = backoff
-        self._on_declared = on_declared
-        self._on_restored = on_restored
-        self._wakeup = Wakeup(clock)
-        self._began_at = clock.monotonic()
+    def __post_init__(self) -> None:
+        self._wakeup = Wakeup(self.clock)
+        self._began_at = self.clock.monotonic()
 
     def wake(self) -> None:
         """Declare again now: the store may have been emptied."""
@@ -69,22 +57,22 @@ class ScheduleDeclarations:
             try:
                 await step()
             except StoreUnavailable as error:
-                await self._backoff.wait(error)
-                self._began_at = self._clock.monotonic()  # others could not declare anything either
+                await self.backoff.wait(error)
+                self._began_at = self.clock.monotonic()  # others could not declare anything either
             else:
-                self._backoff.reset()
+                self.backoff.reset()
                 step = self.redeclare
                 await self._wakeup.wait(jitter(RUN_INTERVAL))
 
     async def declare_all(self) -> None:
         try:
-            for definition in self._declared:
+            for definition in self.declared:
                 await self._put(definition)
         except StoreFull:
             await self._declare()  # no space for a change, but existing schedules must not be retired for that
             raise
         await self._declare()
-        self._on_declared()
+        self.on_declared()
 
     async def redeclare(self) -> None:
         """Declare all names again, and put what has vanished; the leader retires what no code declares.
@@ -93,35 +81,35 @@ class ScheduleDeclarations:
         first to come back must not retire what the others will declare in a minute.
         """
         await self._restore(await self._declare())
-        if self._elector.is_leader and self._clock.monotonic() - self._began_at >= RETIRE_DELAY:
-            undeclared_since = await self._store.inspect.now() - int(RETIRE_DELAY * 1e6)
-            for name in await self._store.schedules.retire_undeclared(undeclared_since):
+        if self.elector.is_leader and self.clock.monotonic() - self._began_at >= RETIRE_DELAY:
+            undeclared_since = await self.store.inspect.now() - int(RETIRE_DELAY * 1e6)
+            for name in await self.store.schedules.retire_undeclared(undeclared_since):
                 log.warning("schedule retired: no code declares it any more", extra={"schedule": name})
 
     async def _declare(self) -> list[str]:
         """Declare all names. Returns those that are not in the store."""
-        if not self._declared:
+        if not self.declared:
             return []
-        return await self._store.schedules.declare([each.name for each in self._declared])
+        return await self.store.schedules.declare([each.name for each in self.declared])
 
     async def _restore(self, missing: Sequence[str]) -> None:
-        for definition in self._declared:
+        for definition in self.declared:
             if definition.name in missing and await self._put(definition):
-                self._on_restored(definition.name)
+                self.on_restored(definition.name)
         if missing:
-            self._on_declared()
+            self.on_declared()
 
     async def _put(self, definition: NewSchedule) -> bool:
         """Bring the stored schedule in line with the code; retried after a lost race. Returns whether this call has written."""
         for _ in range(MAX_ATTEMPTS):
-            known = await self._store.schedules.get(definition.name)
+            known = await self.store.schedules.get(definition.name)
             if known is not None and known.state is not ScheduleState.RETIRED:
                 if not _is_owned(known.definition, definition) or _is_same(known.definition, definition):
                     return False
                 done = await self._change(known, definition)
             else:
-                now = await self._store.inspect.now()
-                done = await self._store.schedules.put(
+                now = await self.store.inspect.now()
+                done = await self.store.schedules.put(
                     definition,
                     revision=None,
                     cursor=None,
@@ -134,30 +122,11 @@ class ScheduleDeclarations:
 
     async def _change(self, known: Schedule, definition: NewSchedule) -> bool:
         cursor, next_at = known.cursor, known.next_at
-        paused = known.state is ScheduleState.PAUSED
-        if paused:
-            next_at = None
-        elif not _has_same_rule(known.definition, definition):
-            now = await self._store.inspect.now()
+        if known.state is not ScheduleState.PAUSED and not has_same_rule(known.definition, definition):
+            now = await self.store.inspect.now()
             cursor, next_at = now, next_after_change(known, definition, now)
         by = _changed_by(definition)
-        done = await self._store.schedules.put(
-            definition, revision=known.revision, cursor=cursor, next_at=next_at, by=by
-        )
-        if done and paused:
-            # Without a next fire time nothing is fired in between.
-            await self._store.schedules.set_state(
-                ScheduleChange(
-                    name=known.name,
-                    revision=known.revision + 1,
-                    state=ScheduleState.PAUSED,
-                    cursor=cursor,
-                    next_at=None,
-                    by=known.changed_by,
-                    reason=known.reason,
-                )
-            )
-        return done
+        return await put_changed(self.store, known, definition, cursor=cursor, next_at=next_at, by=by)
 
 
 def _changed_by(definition: NewSchedule) -> str:
@@ -176,7 +145,3 @@ def _is_owned(known: NewSchedule, definition: NewSchedule) -> bool:
 def _is_same(known: NewSchedule, definition: NewSchedule) -> bool:
     """But for the version: the same schedule in a newer program is not a change."""
     return msgspec.structs.replace(known, version=definition.version) == definition
-
-
-def _has_same_rule(known: NewSchedule, definition: NewSchedule) -> bool:
-    return all(getattr(known, name) == getattr(definition, name) for name in ("kind", "rule", "tz", "start", "end"))

@@ -6,12 +6,11 @@ role (heartbeat.py).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from drumbeat.clock import Clock, jitter
-from drumbeat.controller.elector import Elector
+from drumbeat.clock import jitter
+from drumbeat.controller.part import ControllerPart
 from drumbeat.errors import StoreUnavailable
-from drumbeat.service import OutageBackoff
-from drumbeat.store.protocol import ScheduleStore
 
 RUN_INTERVAL = 10.0
 IDLE_INTERVAL = 60.0
@@ -19,35 +18,22 @@ IDLE_INTERVAL = 60.0
 idle instance is quiet."""
 
 
-class ScheduleRescuer:
+@dataclass(eq=False, repr=False)
+class ScheduleRescuer(ControllerPart):
+    is_needed: Callable[[], bool]
     name = "schedule rescuer"
 
-    def __init__(
-        self,
-        schedules: ScheduleStore,
-        elector: Elector,
-        clock: Clock,
-        backoff: OutageBackoff,
-        *,
-        is_needed: Callable[[], bool],
-    ) -> None:
-        self._schedules = schedules
-        self._elector = elector
-        self._is_needed = is_needed
-        self._clock = clock
-        self._backoff = backoff
-
     async def run(self) -> None:
-        ran_at = self._clock.monotonic()
+        ran_at = self.clock.monotonic()
         while True:
-            await self._clock.sleep(jitter(RUN_INTERVAL))
-            is_frequent = self._elector.is_leader and self._is_needed()
-            if not is_frequent and self._clock.monotonic() - ran_at < IDLE_INTERVAL:
+            await self.clock.sleep(jitter(RUN_INTERVAL))
+            is_frequent = self.elector.is_leader and self.is_needed()
+            if not is_frequent and self.clock.monotonic() - ran_at < IDLE_INTERVAL:
                 continue
-            ran_at = self._clock.monotonic()
+            ran_at = self.clock.monotonic()
             try:
-                await self._schedules.advance_stalled()
+                await self.store.schedules.advance_stalled()
             except StoreUnavailable as error:
-                await self._backoff.wait(error)
+                await self.backoff.wait(error)
             else:
-                self._backoff.reset()
+                self.backoff.reset()

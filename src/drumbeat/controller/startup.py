@@ -14,7 +14,8 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
@@ -25,7 +26,7 @@ from drumbeat.retry import RetryLater, SkipRetry, Snooze
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import ScheduleStore
-from drumbeat.tasks import Task
+from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 from drumbeat.user_code import call_with_timeout, is_own_cancellation
 
 log = logging.getLogger(__name__)
@@ -34,54 +35,23 @@ POLL_INTERVAL = 0.5
 CANCEL_DELAY = 1.0
 """How long an async call may run on after it was signalled."""
 
-T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 AcquireLock = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
-class StartupCall(Protocol):
-    """A declared start-up call."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def task(self) -> Task[..., Any]: ...
-    @property
-    def role(self) -> str:
-        """The instances that make it: worker, controller or both."""
-        ...
-
-    @property
-    def once(self) -> bool: ...
-    @property
-    def lock(self) -> str | None: ...
-    @property
-    def args(self) -> tuple[Any, ...]: ...
-    @property
-    def kwargs(self) -> dict[str, Any]: ...
-
-
+@dataclass(eq=False, repr=False)
 class StartupRunner:
     """Makes all start-up calls of a process, in the order of their declaration."""
 
-    def __init__(
-        self,
-        calls: Sequence[StartupCall],
-        settings: Settings,
-        clock: Clock,
-        backoff: OutageBackoff,
-        *,
-        in_thread: InThread,
-        acquire_lock: AcquireLock,
-        identity: Callable[[], InstanceId],
-    ) -> None:
-        self._calls = [each for each in calls if _applies_to_role(each.role, settings.role)]
-        self._settings = settings
-        self._clock = clock
-        self._backoff = backoff
-        self._in_thread = in_thread
-        self._acquire_lock = acquire_lock
-        self._identity = identity
+    calls: Sequence[DeclaredStartupCall]
+    settings: Settings
+    clock: Clock
+    backoff: OutageBackoff
+    in_thread: InThread
+    acquire_lock: AcquireLock
+    identity: Callable[[], InstanceId]
+
+    def __post_init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self._signal: AbortSignal | None = None
         self._runs_in_thread = False
@@ -95,7 +65,7 @@ class StartupRunner:
             return
         self._signal.set(AbortReason.DRAINING)
         if not self._runs_in_thread:
-            self._clock.call_later(CANCEL_DELAY, self._cancel)
+            self.clock.call_later(CANCEL_DELAY, self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -117,46 +87,48 @@ class StartupRunner:
             self._task = None
 
     async def _run(self, schedules: ScheduleStore) -> None:
-        for call in self._calls:
+        for call in self.calls:
+            if "both" not in (call.role, self.settings.role) and call.role != self.settings.role:
+                continue
             if call.once:
                 await self._run_once(schedules, call)
             else:
                 await self._call(call)
 
-    async def _run_once(self, schedules: ScheduleStore, call: StartupCall) -> None:
-        key = f"{self._settings.name}:{self._settings.version}:{call.name}"
+    async def _run_once(self, schedules: ScheduleStore, call: DeclaredStartupCall) -> None:
+        key = f"{self.settings.name}:{self.settings.version}:{call.name}"
         while True:
-            me = self._identity()
-            match await self._backoff.retry(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
+            me = self.identity()
+            match await self.backoff.retry(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
                 case OnceState.DONE:
                     return
                 case OnceState.BUSY:
-                    await self._clock.sleep(jitter(POLL_INTERVAL))
+                    await self.clock.sleep(jitter(POLL_INTERVAL))
                 case OnceState.YOURS:
                     if not await self._call(call):
                         return
                     # Refused if we were declared dead meanwhile and another instance makes the call: then that one finishes it.
-                    if await self._backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
+                    if await self.backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
                         return
 
-    async def _call(self, call: StartupCall) -> bool:
+    async def _call(self, call: DeclaredStartupCall) -> bool:
         """Repeat the call until it succeeds; False: it did not, and the process stops."""
         task, failures = call.task, 0
         while not self._is_stopped:
             try:
-                async with self._acquire_lock(call.lock) if call.lock is not None else nullcontext():
+                async with self.acquire_lock(call.lock) if call.lock is not None else nullcontext():
                     await self._attempt(call)
             except Snooze as signal:
-                await self._clock.sleep(signal.delay_us / 1e6)
+                await self.clock.sleep(signal.delay_us / 1e6)
             except BaseException as error:  # the user's own code
                 if is_own_cancellation(error):
                     raise
                 if self._is_stopped:
                     return False
                 failures += 1
-                if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
+                if isinstance(error, SkipRetry | ConfigError) or failures > task.options.retries:
                     raise StartFailed(call.name, _describe_error(error)) from error
-                delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
+                delay_us = error.delay_us if isinstance(error, RetryLater) else task.options.backoff.delay_us(failures)
                 facts = {
                     "task": task.name,
                     "attempt": failures,
@@ -164,20 +136,20 @@ class StartupRunner:
                     "retry_in": delay_us / 1e6,
                 }
                 log.warning("start-up task failed; trying again", extra=facts)
-                await self._clock.sleep(delay_us / 1e6)
+                await self.clock.sleep(delay_us / 1e6)
             else:
                 log.debug("start-up task done", extra={"task": task.name})
                 return True
         return False
 
-    async def _attempt(self, call: StartupCall) -> None:
+    async def _attempt(self, call: DeclaredStartupCall) -> None:
         task = call.task
         function = functools.partial(task.function, *call.args, **call.kwargs)
         self._signal, self._runs_in_thread = AbortSignal(), not task.is_async
         token = CURRENT_SIGNAL.set(self._signal)
         try:
             await call_with_timeout(
-                function if task.is_async else lambda: self._in_thread(function), task.timeout_us, self._signal
+                function if task.is_async else lambda: self.in_thread(function), task.options.timeout_us, self._signal
             )
         finally:
             CURRENT_SIGNAL.reset(token)
@@ -189,7 +161,3 @@ def _describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except BaseException:  # its own __str__
         return type(error).__name__
-
-
-def _applies_to_role(wanted: str, role: str) -> bool:
-    return "both" in (wanted, role) or wanted == role

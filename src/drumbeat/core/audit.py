@@ -5,8 +5,11 @@ interrupted.
 """
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+
+from drumbeat.core.field_doc import doc
 
 REQUEST_KEY_TTL_US = 86_400_000_000
 """How long a repeated request with the same key is recognised."""
@@ -21,44 +24,25 @@ MAX_REASON_LENGTH = 2_000
 class NewAuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An action that is about to begin. Its texts are storable and within the limits above (the caller ensures this)."""
 
-    id: str
-    """Like a job's id: ids sort by time."""
+    id: Annotated[str, doc("Like a job's id: ids sort by time.")]
     who: str
     role: str
-    via: str
-    """"api", "cli" or "python"."""
-    verb: str
-    """Object and action: "queues.pause"."""
-    target: str
-    """A name, an id, or a filter in words."""
+    via: Annotated[str, doc('"api", "cli" or "python".')]
+    verb: Annotated[str, doc('Object and action: "queues.pause".')]
+    target: Annotated[str, doc("A name, an id, or a filter in words.")]
     reason: str = ""
-    request_key: str | None = None
-    """Idempotency key of the caller: a repeated request acts once."""
-    request_hash: str | None = None
-    """Detects the same key with a different request."""
+    request_key: Annotated[str | None, doc("Idempotency key of the caller: a repeated request acts once.")] = None
+    request_hash: Annotated[str | None, doc("Detects the same key with a different request.")] = None
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
     """A recorded action."""
 
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    reason: str
     at: datetime
-    request_key: str | None = None
-    request_hash: str | None = None
-    done_at: datetime | None = None
-    """None: it is running, or was interrupted."""
-    touched: int | None = None
-    """How many objects it changed (so far, while it is running)."""
-    outcome: str | None = None
-    """"done", "refused", or "failed: " and why."""
-    answer: str | None = None
-    """JSON text of the answer; None: there was none, or it was too long."""
+    done_at: Annotated[datetime | None, doc("None: it is running, or was interrupted.")] = None
+    touched: Annotated[int | None, doc("How many objects it changed (so far, while it is running).")] = None
+    outcome: Annotated[str | None, doc('"done", "refused", or "failed: " and why.')] = None
+    answer: Annotated[str | None, doc("JSON text of the answer; None: there was none, or it was too long.")] = None
 
 
 def drop_long_answer(answer: str | None) -> str | None:

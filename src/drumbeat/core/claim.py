@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from drumbeat.core.job import Failure, NewJob, OutcomeKind
+from drumbeat.core.job import NewJob, OutcomeKind, ResultFields
 from drumbeat.ids import InstanceId, JobId
 
 
@@ -53,7 +53,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
         return self.failures + 1
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(ResultFields, frozen=True, kw_only=True):
     """How one claim of a job ended. Every text in it is storable."""
 
     id: JobId
@@ -61,11 +61,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     kind: OutcomeKind
     started_at: int | None = None
     finished_at: int | None = None
-    result: str | None = None
-    """JSON text; None when there is nothing to keep."""
-    result_error: str | None = None
-    """Why the result could not be kept; the job has succeeded nevertheless."""
-    error: Failure | None = None
     delay: int = 0
     blocked_on: str | None = None
     follow_up: NewJob | None = None

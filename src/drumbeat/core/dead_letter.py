@@ -2,9 +2,11 @@
 block)."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job import Failure, Job, NewJob
 from drumbeat.ids import JobId, new_job_id
 
@@ -23,16 +25,12 @@ class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters of one task with the same type of error."""
 
     task: str
-    error: str
-    """The type; empty: no error is on record."""
+    error: Annotated[str, doc("The type; empty: no error is on record.")]
     count: int
-    first_at: datetime
-    """When the first and the last of them died."""
+    first_at: Annotated[datetime, doc("When the first and the last of them died.")]
     last_at: datetime
-    sample: JobId
-    """The one that died last."""
-    message: str
-    """Of its error."""
+    sample: Annotated[JobId, doc("The one that died last.")]
+    message: Annotated[str, doc("Of its error.")]
 
 
 def make_follow_up(job: Job, error: Failure) -> NewJob | None:

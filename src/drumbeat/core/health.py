@@ -1,8 +1,11 @@
 """Results of health checks of a store and of the cluster on it. Values only."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+
+from drumbeat.core.field_doc import doc
 
 
 class HealthLevel(StrEnum):
@@ -15,10 +18,7 @@ class HealthLevel(StrEnum):
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check."""
 
-    name: str
-    """The subject: "clock offset", "queue mail"."""
+    name: Annotated[str, doc('The subject: "clock offset", "queue mail".')]
     level: HealthLevel
-    value: str
-    """What was found."""
-    advice: str = ""
-    """What to do; empty: nothing."""
+    value: Annotated[str, doc("What was found.")]
+    advice: Annotated[str, doc("What to do; empty: nothing.")] = ""

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.field_doc import doc
 from drumbeat.durations import to_us
 from drumbeat.ids import InstanceId
 
@@ -21,7 +23,9 @@ class Role(StrEnum):
     CONTROLLER = "controller"
 
 
-class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance says of itself."""
+
     id: InstanceId
     app: str
     version: str
@@ -29,11 +33,12 @@ class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     roles: tuple[Role, ...]
     queues: tuple[str, ...]
-    tasks: dict[str, str]
-    """name -> signature hash of every task it knows."""
+    tasks: Annotated[dict[str, str], doc("name -> signature hash of every task it knows.")]
     concurrency: int
-    rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in."""
+    rooms: Annotated[dict[str, str], doc("name -> signature hash of every room it is in; empty while it drains.")] = {}
+
+
+class NewInstance(InstanceFields, frozen=True, kw_only=True):
     wake: str | None = None
     """Its address for notifications (SQLite: the path of its datagram socket)."""
 
@@ -49,19 +54,14 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     """The leader of the cluster. Leadership saves work; correctness does not depend on it."""
 
     instance: InstanceId
-    term: int
-    """Grows by one whenever the holder changes."""
+    term: Annotated[int, doc("Grows by one whenever the holder changes.")]
 
 
-class LeaderInfo(msgspec.Struct, frozen=True, kw_only=True):
+class LeaderInfo(Leader, frozen=True, kw_only=True):
     """The leader, for display."""
 
-    instance: InstanceId
-    term: int
-    since: datetime
-    """Beginning of its term."""
-    until: datetime
-    """When its lease runs out, unless it is renewed."""
+    since: Annotated[datetime, doc("Beginning of its term.")]
+    until: Annotated[datetime, doc("When its lease runs out, unless it is renewed.")]
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,28 +108,15 @@ class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"{reason}; its jobs: {', '.join(parts)}" if parts else reason
 
 
-class Instance(msgspec.Struct, frozen=True, kw_only=True):
+class Instance(InstanceFields, frozen=True, kw_only=True):
     """The record of an instance, for display."""
 
-    id: InstanceId
     state: InstanceState
-    app: str
-    version: str
-    host: str
-    pid: int
-    roles: tuple[Role, ...]
-    queues: tuple[str, ...]
-    tasks: dict[str, str]
-    concurrency: int
-    running: int
-    """How many jobs it ran at its last heartbeat."""
-    refused: int
-    """Outcomes that were refused as stale: the jobs belonged to others by then."""
+    running: Annotated[int, doc("How many jobs it ran at its last heartbeat.")]
+    refused: Annotated[int, doc("Outcomes that were refused as stale: the jobs belonged to others by then.")]
     beat: int
     started_at: datetime
     beat_at: datetime
-    rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in; empty while it drains."""
     ended_at: datetime | None = None
     ended_reason: str | None = None
 

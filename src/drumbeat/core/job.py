@@ -53,6 +53,16 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str = ""
 
 
+class ResultFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of how a run ended."""
+
+    result: str | None = None
+    """JSON text; None when there is nothing to keep."""
+    result_error: str | None = None
+    """Why the result could not be kept; the job has succeeded nevertheless."""
+    error: Failure | None = None
+
+
 class OutcomeKind(StrEnum):
     SUCCEEDED = "succeeded"
     RETRY = "retry"  # charged to failures; pending again after `delay`
@@ -81,15 +91,12 @@ class Cancelled(msgspec.Struct, frozen=True):
     """Running jobs, which were asked to stop and may still end otherwise."""
 
 
-class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
+class EndedJob(ResultFields, frozen=True, kw_only=True):
     """The result of a job that has ended."""
 
     id: JobId
     task: str
     state: JobState
-    result: str | None = None
-    result_error: str | None = None
-    error: Failure | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

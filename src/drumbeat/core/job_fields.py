@@ -14,10 +14,11 @@ differ are type variables.
 """
 
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
+from drumbeat.core.field_doc import doc
 from drumbeat.ids import InstanceId, JobId
 
 
@@ -49,25 +50,17 @@ class GivenFields(msgspec.Struct, Generic[Duration], frozen=True, kw_only=True):
     id: JobId
     task: str
     queue: str
-    priority: int = 5
-    """0 first, 9 last."""
+    priority: Annotated[int, doc("0 first, 9 last.")] = 5
     key: str | None = None
-    args: str
-    """JSON object text, exactly as stored, so that no number is rounded."""
-    signature: str
-    """Hash of the task's signature at the caller, so that a worker of another version notices."""
-    retries: int | None = None
-    """None: as the task says at the worker."""
-    timeout: Duration | None = None
-    """Seconds (stored: microseconds); None: as the task says at the worker."""
-    crash_limit: int = 3
-    """Number of crashes blamed on this job that make it a dead letter; 1 is on_crash="dead"."""
+    args: Annotated[str, doc("JSON object text, exactly as stored, so that no number is rounded.")]
+    signature: Annotated[str, doc("Hash of the task's signature at the caller: a worker of another version notices.")]
+    retries: Annotated[int | None, doc("None: as the task says at the worker.")] = None
+    timeout: Annotated[Duration | None, doc("Seconds (stored: microseconds); None: as the worker's task says.")] = None
+    crash_limit: Annotated[int, doc('Crashes blamed on this job that make it a dead letter; 1 is on_crash="dead".')] = 3
     unique: Unique = Unique.NO
-    on_dead: str | None = None
-    """Name of the task that is enqueued in the step that makes this job dead."""
+    on_dead: Annotated[str | None, doc("The task that is enqueued in the step that makes this job dead.")] = None
     tenant: str = ""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: the call was not traced."""
+    trace: Annotated[str | None, doc("W3C traceparent (55 characters at most) of its enqueue; None: untraced.")] = None
 
 
 class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], frozen=True, kw_only=True):
@@ -75,32 +68,22 @@ class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], 
 
     state: JobState
     created_at: Time
-    due_at: Time
-    """When it was first due; retries do not change it."""
-    run_at: Time
-    """When it may start; a retry is later than due_at."""
+    due_at: Annotated[Time, doc("When it was first due; retries do not change it.")]
+    run_at: Annotated[Time, doc("When it may start; a retry is later than due_at.")]
     started_at: Time | None = None
     finished_at: Time | None = None
-    instance: InstanceId | None = None
-    """Where it runs, or ran last."""
-    token: int = 0
-    """Fences the writes of its claims; it only grows."""
+    instance: Annotated[InstanceId | None, doc("Where it runs, or ran last.")] = None
+    token: Annotated[int, doc("Fences the writes of its claims; it only grows.")] = 0
     failures: int = 0
     crashes: int = 0
-    blocked_on: str | None = None
-    """What it waits for other than time."""
+    blocked_on: Annotated[str | None, doc("What it waits for other than time.")] = None
     cancel_requested: bool | Flag = False
-    progress: str | None = None
-    """JSON text."""
-    result: str | None = None
-    """JSON text."""
-    result_error: str | None = None
-    """Why its result could not be kept."""
+    progress: Annotated[str | None, doc("JSON text.")] = None
+    result: Annotated[str | None, doc("JSON text.")] = None
+    result_error: Annotated[str | None, doc("Why its result could not be kept.")] = None
     error: Error | None = None
-    replays: int = 0
-    """0, and one more for each replay."""
-    schedule: str | None = None
-    """The schedule whose fire it is; None: it was enqueued."""
+    replays: Annotated[int, doc("0, and one more for each replay.")] = 0
+    schedule: Annotated[str | None, doc("The schedule whose fire it is; None: it was enqueued.")] = None
 
 
 GIVEN_FIELDS: tuple[str, ...] = GivenFields.__struct_fields__

@@ -1,9 +1,11 @@
 """Searching and counting jobs: the filter, the page, the counts."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job import Job, JobState, PendingView
 from drumbeat.ids import InstanceId, JobId
 
@@ -57,11 +59,9 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     running: int = 0
     succeeded: int = 0
-    dead: int = 0
-    """Dead letters, and discarded ones that are not pruned yet."""
+    dead: Annotated[int, doc("Dead letters, and discarded ones that are not pruned yet.")] = 0
     cancelled: int = 0
-    capped: bool = False
-    """The count stopped early: there may be more."""
+    capped: Annotated[bool, doc("The count stopped early: there may be more.")] = False
 
     @property
     def total(self) -> int:
@@ -75,8 +75,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int
     running: int
     waiting: int
-    oldest_due: datetime | None
-    """run_at of the job that has been ready for longest."""
+    oldest_due: Annotated[datetime | None, doc("run_at of the job that has been ready for longest.")]
     paused: bool = False
     paused_by: str | None = None
     paused_reason: str | None = None
@@ -85,8 +84,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    pending: int
-    running: int
-    succeeded: int
-    dead: int
-    cancelled: int
+    pending: int = 0
+    running: int = 0
+    succeeded: Annotated[int, doc("In history; older jobs are pruned.")] = 0
+    dead: int = 0
+    cancelled: int = 0

@@ -8,9 +8,11 @@ A ticket's number only grows, never falls below the store's time in microseconds
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from drumbeat.core.field_doc import doc
 from drumbeat.ids import JobId, is_job_id
 
 
@@ -68,8 +70,7 @@ class TicketInfo(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     entered_at: datetime
     granted_at: datetime | None
-    lease_left: float
-    """Seconds."""
+    lease_left: Annotated[float, doc("Seconds.")]
 
 
 class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +78,15 @@ class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     limit: int
-    per: float | None
-    """Seconds."""
+    per: Annotated[float | None, doc("Seconds.")]
     holding: int
     waiting: int
     holders: list[TicketInfo]
-    waiters: list[TicketInfo]
-    """In the order in which they will be granted; empty in a list of locks."""
-    released_at: datetime | None = None
-    """The last release by force: when, by whom, and the reason."""
+    waiters: Annotated[list[TicketInfo], doc("In the order in which they will be granted; empty in a list of locks.")]
+    released_at: Annotated[datetime | None, doc("The last release by force: when, by whom, and the reason.")] = None
     released_by: str | None = None
     released_reason: str | None = None
-    opens_at: datetime | None = None
-    """When the rate window has room again; None: it has room, or the lock has no window."""
+    opens_at: Annotated[datetime | None, doc("When the rate window has room again; None: now, or it has none.")] = None
 
 
 def describe_job(id: JobId) -> str:

@@ -28,22 +28,6 @@ from drumbeat.ids import JobId
 OVERLAP_REASON = "overlap"
 
 
-class FireRow(msgspec.Struct, frozen=True, array_like=True):
-    """A stored `Fire`; the order of fields is the order of columns."""
-
-    schedule: str
-    at: int
-    last: int
-    count: int
-    outcome: FireOutcome
-    reason: str
-    job: JobId | None
-    recorded_at: int
-
-    def to_record(self) -> Fire:
-        return Fire(**msgspec.structs.asdict(self))
-
-
 class ScheduleSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of a schedule before a fire; the order of fields is that of SQLite's statement `snapshots`."""
 
@@ -89,7 +73,7 @@ class FirePlan(msgspec.Struct, kw_only=True):
     cancel: tuple[JobId, ...] = ()
     request_cancel: tuple[JobId, ...] = ()
     jobs: tuple[ScheduledJob, ...] = ()
-    records: tuple[FireRow, ...] = ()
+    records: tuple[Fire, ...] = ()
     update: ScheduleUpdate | None = None
 
 
@@ -139,8 +123,8 @@ def split_into_rounds(requests: Sequence[FireRequest]) -> list[list[tuple[int, F
     return rounds
 
 
-def make_skip_row(name: str, skip: SkippedRange, now: int) -> FireRow:
-    return FireRow(name, skip.first, skip.last, skip.count, FireOutcome.SKIPPED, skip.reason, None, now)
+def make_skip(name: str, skip: SkippedRange, now: int) -> Fire:
+    return Fire(name, skip.first, skip.last, skip.count, FireOutcome.SKIPPED, skip.reason, None, now)
 
 
 def plan_fire(
@@ -157,7 +141,7 @@ def plan_fire(
         if snapshot.overlap is Overlap.CANCEL
         else _plan_queueing(snapshot, new, now)
     )
-    plan.records += tuple(make_skip_row(request.name, skip, now) for skip in request.skipped)
+    plan.records += tuple(make_skip(request.name, skip, now) for skip in request.skipped)
     jobs = tuple(job.job for job in plan.jobs)
     plan.result = FireResult(name=request.name, applied=True, jobs=jobs, skipped=len(request.fires) - len(jobs))
     plan.update = _plan_update(snapshot, request, plan)
@@ -173,18 +157,18 @@ def _can_fire(snapshot: ScheduleSnapshot, request: FireRequest) -> bool:
 def _plan_queueing(snapshot: ScheduleSnapshot, fires: Sequence[PlannedFire], now: int) -> FirePlan:
     """SKIP, QUEUE and ALLOW: no job is cancelled."""
     jobs: list[ScheduledJob] = []
-    records: list[FireRow] = []
+    records: list[Fire] = []
     live = snapshot.live_state is not None
     for fire in fires:
         if not live or snapshot.overlap is Overlap.ALLOW:
             jobs.append(_make_job(snapshot.name, fire, blocked=False))
-            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.FIRED, now))
+            records.append(_make_fire(snapshot.name, fire, FireOutcome.FIRED, now))
             live = True
         elif snapshot.overlap is Overlap.QUEUE:
             jobs.append(_make_job(snapshot.name, fire, blocked=True))
-            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.QUEUED, now))
+            records.append(_make_fire(snapshot.name, fire, FireOutcome.QUEUED, now))
         else:
-            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.SKIPPED, now))
+            records.append(_make_fire(snapshot.name, fire, FireOutcome.SKIPPED, now))
     return FirePlan(result=FireResult(name=snapshot.name, applied=True), jobs=tuple(jobs), records=tuple(records))
 
 
@@ -203,8 +187,8 @@ def _plan_cancelling(snapshot: ScheduleSnapshot, fires: Sequence[PlannedFire], n
     last = fires[-1]
     plan.jobs = (_make_job(snapshot.name, last, blocked=running),)
     plan.records = (
-        *(_make_fire_row(snapshot.name, fire, FireOutcome.SKIPPED, now) for fire in fires[:-1]),
-        _make_fire_row(snapshot.name, last, FireOutcome.QUEUED if running else FireOutcome.FIRED, now),
+        *(_make_fire(snapshot.name, fire, FireOutcome.SKIPPED, now) for fire in fires[:-1]),
+        _make_fire(snapshot.name, last, FireOutcome.QUEUED if running else FireOutcome.FIRED, now),
     )
     return plan
 
@@ -223,7 +207,7 @@ def _make_job(name: str, fire: PlannedFire, *, blocked: bool) -> ScheduledJob:
     return ScheduledJob(name, fire.job, fire.at, fire.run_at, blocked_on_schedule(name) if blocked else None)
 
 
-def _make_fire_row(name: str, fire: PlannedFire, outcome: FireOutcome, now: int) -> FireRow:
+def _make_fire(name: str, fire: PlannedFire, outcome: FireOutcome, now: int) -> Fire:
     if outcome is FireOutcome.SKIPPED:
-        return FireRow(name, fire.at, fire.at, 1, outcome, OVERLAP_REASON, None, now)
-    return FireRow(name, fire.at, fire.at, 1, outcome, "", fire.job, now)
+        return Fire(name, fire.at, fire.at, 1, outcome, OVERLAP_REASON, None, now)
+    return Fire(name, fire.at, fire.at, 1, outcome, "", fire.job, now)

@@ -122,7 +122,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
     state: ScheduleState
     cursor: int | None
     """None: the schedule keeps the one it has."""
-    next_at: int | None
+    next_at: int | None = None
     by: str
     reason: str
     skipped: "SkippedRange | None" = None
@@ -197,8 +197,8 @@ def once_state(holder: InstanceId | None, instance: InstanceId, *, is_done: bool
     return OnceState.YOURS if holder == instance else OnceState.BUSY
 
 
-class Fire(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a fire time, or of a range of skipped ones."""
+class Fire(msgspec.Struct, frozen=True, array_like=True):
+    """The record of a fire time, or of a range of skipped ones; the order of fields is the order of columns."""
 
     schedule: str
     at: int
@@ -218,6 +218,5 @@ def blocked_on_schedule(name: str) -> str:
 
 def parse_blocking_schedule(blocked_on: str | None) -> str | None:
     """The schedule that a job waits for, if it waits for one."""
-    return (
-        None if blocked_on is None or not blocked_on.startswith("schedule:") else blocked_on.removeprefix("schedule:")
-    )
+    kind, _, name = (blocked_on or "").partition(":")
+    return name if kind == "schedule" else None

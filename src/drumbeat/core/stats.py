@@ -7,9 +7,11 @@ numbers of a roll-up as one list (`to_counts`), which every engine merges by add
 import operator
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+
+from drumbeat.core.field_doc import doc
 
 
 class Resolution(IntEnum):
@@ -42,25 +44,18 @@ class Rollup(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of one interval, queue and task. A run is counted when the store has its outcome."""
 
     resolution: Resolution
-    at: int
-    """Beginning of the interval (µs by the store's clock), a multiple of the resolution; 0 for TOTAL."""
+    at: Annotated[int, doc("Beginning of the interval (µs, store's clock), a multiple of the resolution; 0: TOTAL.")]
     queue: str
     task: str
-    started: int = 0
-    """Runs that had begun, however they ended."""
+    started: Annotated[int, doc("Runs that had begun, however they ended.")] = 0
     succeeded: int = 0
-    failed: int = 0
-    """Runs that were charged to the job's failures, whether it is retried or dead."""
-    dead: int = 0
-    """Jobs that became dead letters."""
+    failed: Annotated[int, doc("Runs that were charged to the job's failures, whether it is retried or dead.")] = 0
+    dead: Annotated[int, doc("Jobs that became dead letters.")] = 0
     cancelled: int = 0
-    crashed: int = 0
-    """Runs whose child process died, where its worker survived to report it."""
-    wait: tuple[int, ...] = _EMPTY
-    """Histogram of the time from due to start, by BOUNDS_US; not cumulative."""
+    crashed: Annotated[int, doc("Runs whose child process died, where its worker survived to report it.")] = 0
+    wait: Annotated[tuple[int, ...], doc("Histogram of times from due to start by BOUNDS_US; not cumulative.")] = _EMPTY
     wait_us: int = 0
-    run: tuple[int, ...] = _EMPTY
-    """Histogram of the time from start to finish."""
+    run: Annotated[tuple[int, ...], doc("Histogram of the time from start to finish.")] = _EMPTY
     run_us: int = 0
 
 

@@ -8,14 +8,14 @@ tests/contract/test_rules_transitions.py compares every engine with these functi
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields, Unique
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
@@ -35,39 +35,30 @@ _CANCEL_ANSWERS = {
 }
 
 
-class CrashCount(Protocol):
-    @property
-    def crashes(self) -> int: ...
-    @property
-    def crash_limit(self) -> int: ...
+class HeldJob(msgspec.Struct, frozen=True, array_like=True):
+    """A running job, as far as ending its run needs it; the order of fields is the order of columns."""
 
-
-class HeldJob(CrashCount, Protocol):
-    """A running job, as far as the rules need it: a row of each SQL engine."""
-
-    @property
-    def id(self) -> JobId: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def run_at(self) -> int: ...
-    @property
-    def claimed_at(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def blocked_since(self) -> int | None: ...
-    @property
-    def cancel_requested(self) -> bool | int: ...
-    @property
-    def on_dead(self) -> str | None: ...
+    id: JobId
+    token: int
+    task: str
+    key: str | None
+    unique: Unique
+    run_at: int
+    claimed_at: int
+    failures: int
+    crashes: int
+    crash_limit: int
+    blocked_since: int | None
+    cancel_requested: bool | int
+    on_dead: str | None
 
 
 J = TypeVar("J", bound=HeldJob)
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """The next state of a running job, and what goes on record about the run that ended."""
+class Transition(ResultFields, frozen=True, kw_only=True):
+    """The next state of a running job, and what goes on record about the run that ended. A pending job without an error keeps
+    that of its run before."""
 
     state: JobState
     recorded: OutcomeKind | None
@@ -77,17 +68,13 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     crashes: int
     run_at: int
-    error: Failure | None = None
-    """A pending job without one keeps the error of its run before."""
     blocked_on: str | None = None
     blocked_since: int | None = None
-    result: str | None = None
-    result_error: str | None = None
     follow_up: NewJob | None = None
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
-def is_fatal(job: CrashCount, kind: OutcomeKind) -> bool:
+def is_fatal(job: ClaimedJob | HeldJob, kind: OutcomeKind) -> bool:
     """Whether this outcome makes the job a dead letter."""
     return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
 
@@ -99,7 +86,7 @@ def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     if kind is OutcomeKind.SUCCEEDED:
         return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
     if is_fatal(job, kind):
-        return _make_dead(job, outcome, now, crashes)
+        return _finish(job, outcome, now, JobState.DEAD, kind, crashes=crashes)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
     return _requeue(job, outcome, now, crashes)
@@ -137,7 +124,7 @@ def blame_crash(
             recorded = OutcomeKind.CRASHED if is_blamed else None
             transition = _finish(job, outcome, now, JobState.CANCELLED, recorded)
         elif is_blamed and crashes >= job.crash_limit:
-            transition = _make_dead(job, outcome, now, crashes)
+            transition = _finish(job, outcome, now, JobState.DEAD, outcome.kind, crashes=crashes)
         else:
             transition = _requeue(job, outcome, now, crashes)
         decided.append((job, transition))
@@ -242,33 +229,28 @@ def _crashed(job: HeldJob, reason: str) -> Outcome:
     )
 
 
-def _finish(job: HeldJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
+def _finish(
+    job: HeldJob,
+    outcome: Outcome,
+    now: int,
+    state: JobState,
+    recorded: OutcomeKind | None,
+    *,
+    crashes: int | None = None,
+) -> Transition:
     succeeded = state is JobState.SUCCEEDED
     return Transition(
         state=state,
         recorded=recorded,
         started_at=outcome.started_at,
         finished_at=outcome.finished_at or now,
-        failures=job.failures,
-        crashes=job.crashes,
+        failures=job.failures + (outcome.kind is OutcomeKind.DEAD),
+        crashes=job.crashes if crashes is None else crashes,
         run_at=job.run_at,
         error=None if succeeded else outcome.error,
         result=outcome.result if succeeded else None,
         result_error=outcome.result_error if succeeded else None,
-    )
-
-
-def _make_dead(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
-    return Transition(
-        state=JobState.DEAD,
-        recorded=outcome.kind,
-        started_at=outcome.started_at,
-        finished_at=outcome.finished_at or now,
-        failures=job.failures + (outcome.kind is OutcomeKind.DEAD),
-        crashes=crashes,
-        run_at=job.run_at,
-        error=outcome.error,
-        follow_up=outcome.follow_up,
+        follow_up=outcome.follow_up if state is JobState.DEAD else None,
     )
 
 

@@ -6,25 +6,12 @@ functions over all combinations.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
 from drumbeat.core.job import AddResult, JobState, NewJob, ReplayResult, Unique
+from drumbeat.core.transitions import HeldJob
 from drumbeat.ids import JobId
-
-
-class KeyedJob(Protocol):
-    """A job that may have a unique key."""
-
-    @property
-    def id(self) -> JobId: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def key(self) -> str | None: ...
-    @property
-    def unique(self) -> str: ...
 
 
 class KeyedRow(msgspec.Struct, frozen=True, array_like=True):
@@ -32,6 +19,10 @@ class KeyedRow(msgspec.Struct, frozen=True, array_like=True):
     task: str
     key: str | None
     unique: str
+
+
+KeyedJob = NewJob | KeyedRow | HeldJob
+"""A job that may have a unique key."""
 
 
 class UniqueKeys:

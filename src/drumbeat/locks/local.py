@@ -8,11 +8,10 @@ Each name has one queue, shared by all threads and event loops of the process: `
 
 import asyncio
 import threading
-from types import TracebackType
 
 from drumbeat.durations import Duration
 from drumbeat.errors import LockError, LockTimeout, WrongContext
-from drumbeat.locks.local_queue import LOCAL_QUEUES, NEVER, LocalQueue, LoopWaiter, ThreadWaiter, now
+from drumbeat.locks.local_queue import LOCAL_QUEUES, NEVER, LocalQueue, LocalWaiter, LoopWaiter, ThreadWaiter, now
 from drumbeat.locks.lock_client import check_duration, check_limit, check_per
 from drumbeat.names import check_name
 
@@ -59,15 +58,11 @@ class LocalLock:
             queue = self._get_queue()
             if queue.try_acquire(owner, self):
                 return
-            if self._timeout == 0:
-                raise LockTimeout(self._name, 0)
             waiter = LoopWaiter(owner, self, asyncio.get_running_loop())
-            queue.add_waiter(waiter)
+            self._add_waiter(queue, waiter)
         await self._wait_for_grant(queue, waiter)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._release(asyncio.current_task())
 
     def __enter__(self) -> None:
@@ -78,15 +73,11 @@ class LocalLock:
             queue = self._get_queue()
             if queue.try_acquire(owner, self):
                 return
-            if self._timeout == 0:
-                raise LockTimeout(self._name, 0)
             waiter = ThreadWaiter(owner, self)
-            queue.add_waiter(waiter)
+            self._add_waiter(queue, waiter)
         self._wait_in_thread(queue, waiter)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._release(threading.get_ident())
 
     def _get_queue(self) -> LocalQueue:
@@ -96,6 +87,11 @@ class LocalLock:
         queue.limit = self._limit
         queue.per = self._per
         return queue
+
+    def _add_waiter(self, queue: LocalQueue, waiter: LocalWaiter) -> None:
+        if self._timeout == 0:
+            raise LockTimeout(self._name, 0)
+        queue.add_waiter(waiter)
 
     async def _wait_for_grant(self, queue: LocalQueue, waiter: LoopWaiter) -> None:
         timer = None if self._timeout is None else waiter.loop.call_later(self._timeout, self._time_out, queue, waiter)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-from types import TracebackType
 from typing import Any
 
 from drumbeat.context import CURRENT_JOB
@@ -31,9 +30,7 @@ class GlobalLock:
             ticket.lost.add_callback(block.interrupt)
         return held
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         block = self._pop_block()
         reason = block.end()
         if block.was_cancelled:
@@ -106,14 +103,12 @@ class SyncLock:
             held = SYNC_LOOP.run("app.sync.lock", acquire())
         except BaseException:  # Ctrl-C may arrive just after the grant
             for ticket in tickets:
-                self._client.abandon(ticket)
+                self._client.keeper.abandon(ticket)
             raise
         self._tickets[owner] = tickets[0]
         return held
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         ticket = self._tickets.pop(threading.get_ident())
         reason = ticket.lost.reason
         SYNC_LOOP.run("app.sync.lock", self._client.release(ticket, wait=reason is None))

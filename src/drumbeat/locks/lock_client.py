@@ -21,6 +21,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypedDict
 
@@ -142,66 +143,55 @@ class HeldLock:
         return f"<HeldLock {self.name} token={self.token}>"
 
 
+@dataclass(eq=False, repr=False)
 class LockClient:
     """Acquires and releases one lock, any number of times."""
 
-    def __init__(
-        self,
-        request: LockRequest,
-        keeper: LeaseKeeper,
-        store: Callable[[], Coroutine[Any, Any, Store]],
-        settings: Callable[[], Settings],
-        clock: Clock,
-    ) -> None:
-        self.request = request
-        self.clock = clock
-        self._keeper = keeper
-        self._store = store
-        self._settings = settings
+    request: LockRequest
+    keeper: LeaseKeeper
+    open_store: Callable[[], Coroutine[Any, Any, Store]]
+    settings: Callable[[], Settings]
+    clock: Clock
 
     def new_ticket(self, owner: object, loop: asyncio.AbstractEventLoop) -> Ticket:
         """Raises:
         LockReentered: this task or thread already holds the lock or waits for it.
         """
-        lease = self._settings().lock_lease if self.request.lease is None else self.request.lease
+        lease = self.settings().lock_lease if self.request.lease is None else self.request.lease
         ticket = Ticket(self.request.name, lease, owner, self.clock, loop)
-        self._keeper.table.add(ticket)
+        self.keeper.table.add(ticket)
         return ticket
 
     async def acquire(self, ticket: Ticket, label: str) -> HeldLock:
         """Wait until the lock is granted. `label` describes the holder to operators."""
         try:
-            channel = await self._keeper.ensure_running()
-            store = await self._store()
+            channel = await self.keeper.ensure_running()
+            store = await self.open_store()
             ticket.request = self._build_request(ticket, label, channel)
             asked_at = self.clock.monotonic()
             status = await store.locks.acquire(ticket.request)
-            self._keeper.record_acquire(ticket, status, asked_at)
+            self.keeper.record_acquire(ticket, status, asked_at)
             if ticket.stage is not TicketStage.HELD:
                 status = await self._wait_for_grant(ticket)
             return HeldLock(ticket, status)
         except BaseException:  # cancelled, timed out, or no store: do not hold up the next waiter
-            self._keeper.abandon(ticket)
+            self.keeper.abandon(ticket)
             raise
-
-    def abandon(self, ticket: Ticket) -> None:
-        """Release without waiting for the store. Harmless twice."""
-        self._keeper.abandon(ticket)
 
     async def release(self, ticket: Ticket, *, wait: bool = True) -> None:
         if ticket.pid != os.getpid():
             return  # a forked child must not release its parent's lock
         if not wait:
-            self._keeper.abandon(ticket)  # a lock is often lost because the store is unavailable
-        if not self._keeper.table.remove(ticket):
+            self.keeper.abandon(ticket)  # a lock is often lost because the store is unavailable
+        if not self.keeper.table.remove(ticket):
             return
         try:
-            store = await self._store()
+            store = await self.open_store()
             await store.locks.release([ticket.id])
         except StoreUnavailable:
-            self._keeper.release(ticket)  # retried in the background: the work under the lock is done
+            self.keeper.release(ticket)  # retried in the background: the work under the lock is done
         except asyncio.CancelledError:
-            self._keeper.release(ticket)
+            self.keeper.release(ticket)
             raise
 
     async def _wait_for_grant(self, ticket: Ticket) -> TicketStatus:
@@ -225,7 +215,7 @@ class LockClient:
             limit=request.limit,
             per=None if request.per is None else round(request.per * 1_000_000),
             lease=round(ticket.lease * 1_000_000),
-            owner=f"{self._settings().name} {_hostname()}:{os.getpid()}",
+            owner=f"{self.settings().name} {_hostname()}:{os.getpid()}",
             what=label,
             wake=channel,
         )

@@ -5,11 +5,11 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.processes.exit_watcher import ExitWatcher
-from drumbeat.processes.spawn import spawn
+from drumbeat.processes.spawn import SpawnOptions, spawn
 
 MAX_MESSAGE_BYTES = 65_536
 KILL_TIMEOUT = 1.0
@@ -20,24 +20,13 @@ class ManagedProcess:
     """Made on the loop that learns of the exit. `close` must follow once the process is dead."""
 
     def __init__(
-        self,
-        target: str,
-        arguments: Mapping[str, Any],
-        *,
-        label: str,
-        with_main: bool = False,
-        dies_with_parent: bool = False,
-        cwd: str | None = None,
-        clock: Clock = SYSTEM,
+        self, target: str, arguments: Mapping[str, Any], *, clock: Clock = SYSTEM, **options: Unpack[SpawnOptions]
     ) -> None:
-        """Arguments as for `spawn`.
-
+        """
         Raises:
             OSError: no memory, or no more processes or files.
         """
-        process, self.link, self._lifeline = spawn(
-            target, arguments, label=label, with_main=with_main, dies_with_parent=dies_with_parent, cwd=cwd
-        )
+        process, self.link, self._lifeline = spawn(target, arguments, **options)
         self.pid = process.pid
         self._clock = clock
         self._started_at = clock.monotonic()

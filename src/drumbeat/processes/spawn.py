@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack
 
 import msgspec
 
@@ -50,31 +50,29 @@ class Spawned(NamedTuple):
     """Closing it kills the process; None: it may outlive its parent."""
 
 
-def spawn(
-    target: str,
-    arguments: Mapping[str, Any],
-    *,
-    label: str,
-    with_main: bool = False,
-    dies_with_parent: bool = False,
-    cwd: str | None = None,
-) -> Spawned:
-    """Start a Python process that calls target(socket, prepare, **arguments).
+class SpawnOptions(TypedDict, total=False):
+    label: Required[str]
+    """Shown in the process list."""
+    with_main: bool
+    """The target needs the parent's script, because the app is in it."""
+    dies_with_parent: bool
+    cwd: str
+    """Default: the current folder."""
 
-    `label` is shown in the process list. `with_main`: the target needs the parent's script, because the app is in it. `cwd`
-    defaults to the current folder.
-    """
-    cwd = os.getcwd() if cwd is None else cwd
+
+def spawn(target: str, arguments: Mapping[str, Any], **options: Unpack[SpawnOptions]) -> Spawned:
+    """Start a Python process that calls target(socket, prepare, **arguments)."""
+    cwd = options.get("cwd") or os.getcwd()
     reopen_streams()  # else the child would take one end of the socket for its output
     ours, theirs = socket.socketpair()
     descriptors = [theirs.fileno()]
     lifeline = their_lifeline = None
-    if dies_with_parent:
+    if options.get("dies_with_parent"):
         their_lifeline, lifeline = (io.FileIO(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
         descriptors.append(their_lifeline.fileno())
     try:
         process = subprocess.Popen(
-            [*_command(descriptors), label],
+            [*_command(descriptors), options["label"]],
             stdin=subprocess.DEVNULL,
             pass_fds=descriptors,
             process_group=0,
@@ -97,7 +95,7 @@ def spawn(
         argv=sys.argv,
         cwd=cwd,
         logs=_current_log_settings(),
-        main=_main_module_data() if with_main else {},
+        main=_main_module_data() if options.get("with_main") else {},
     )
     with suppress(BrokenPipeError, ConnectionResetError):  # dead already: the exit watcher sees that
         send(ours, msgspec.json.encode(request))

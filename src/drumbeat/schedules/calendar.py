@@ -35,27 +35,22 @@ class Calendar:
 
     def next_from(self, second: int) -> int | None:
         """The first fire time at or after this second."""
-        today, found_on = _clamp_local_day(second, self.tz), 0
-        best: int | None = None
-        for day in self._days(today - self._adjacent_days(today), today + _MAX_DAYS_APART):
-            if best is not None and day > found_on + 1:
-                break
-            found = self._next_in(day, second)
-            if found is not None and (best is None or found < best):
-                best, found_on = found, day
-            if best is not None and not self._adjacent_days(day):
-                break
-        return best
+        return self._find_nearest(second, 1)
 
     def last_until(self, second: int) -> int | None:
         """The last fire time at or before this second."""
+        return self._find_nearest(second, -1)
+
+    def _find_nearest(self, second: int, step: int) -> int | None:
+        """Forwards with step 1, backwards with step -1."""
         today, found_on = _clamp_local_day(second, self.tz), 0
         best: int | None = None
-        for day in self._days(today + self._adjacent_days(today), today - _MAX_DAYS_APART, -1):
-            if best is not None and day < found_on - 1:
+        first, last = today - step * self._adjacent_days(today), today + step * _MAX_DAYS_APART
+        for day in self._days(first, last, step):
+            if best is not None and (day - found_on) * step > 1:
                 break
-            found = self._last_in(day, second)
-            if found is not None and (best is None or found > best):
+            found = self._find_in(day, second, step)
+            if found is not None and (best is None or found * step < best * step):
                 best, found_on = found, day
             if best is not None and not self._adjacent_days(day):
                 break
@@ -99,25 +94,18 @@ class Calendar:
                 yield day
             day += step
 
-    def _next_in(self, day: int, second: int) -> int | None:
-        for segment in self._segments(day):
+    def _find_in(self, day: int, second: int, step: int) -> int | None:
+        """The fire time of a day that is nearest to this second, in the direction of `step`."""
+        for segment in self._segments(day)[::step]:
             if segment.gap_end is not None:
-                if segment.gap_end >= second and self._between(segment.low, segment.high):
+                if segment.gap_end * step >= second * step and self._between(segment.low, segment.high):
                     return segment.gap_end
                 continue
-            found = self._time_from(max(segment.low, second + segment.offset))
-            if found is not None and found < segment.high:
-                return found - segment.offset
-        return None
-
-    def _last_in(self, day: int, second: int) -> int | None:
-        for segment in reversed(self._segments(day)):
-            if segment.gap_end is not None:
-                if segment.gap_end <= second and self._between(segment.low, segment.high):
-                    return segment.gap_end
-                continue
-            found = self._time_until(min(segment.high - 1, second + segment.offset))
-            if found is not None and found >= segment.low:
+            local = second + segment.offset
+            found = (
+                self._time_from(max(segment.low, local)) if step > 0 else self._time_until(min(segment.high - 1, local))
+            )
+            if found is not None and segment.low <= found < segment.high:
                 return found - segment.offset
         return None
 

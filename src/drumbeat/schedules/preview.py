@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Annotated
 
 import msgspec
 
+from drumbeat.core.field_doc import doc
 from drumbeat.core.schedule import NewSchedule, RuleKind
 from drumbeat.durations import from_us
 
@@ -21,8 +23,7 @@ class PreviewedFire(msgspec.Struct, frozen=True, kw_only=True):
     """One future fire time, in the schedule's own time zone."""
 
     at: datetime
-    note: str = ""
-    """What a change of the clocks does to it; empty almost always."""
+    note: Annotated[str, doc("What a change of the clocks does to it; empty almost always.")] = ""
 
 
 def preview(definition: NewSchedule, now: int, count: int) -> list[PreviewedFire]:

@@ -65,23 +65,15 @@ _encoder = msgspec.json.Encoder()
 _stored_decoder = msgspec.json.Decoder(_StoredValue)
 
 
-class EventSignature:
+class EventSignature(Signature):
     """One value, type-checked when enqueued and again before it is sent, but sent as it was stored."""
 
-    returns: Any = None
-
-    def __init__(self, name: str, value_type: Any) -> None:
-        self._signature = Signature.of_value(name, value_type)
-
     @property
-    def hash(self) -> str:
-        return self._signature.hash
-
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, limit: int = MAX_PAYLOAD) -> str:
-        return self._signature.encode(args, kwargs, limit=limit)
+    def returns(self) -> None:
+        return None
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        self._signature.decode(raw, limit=limit)
+        super().decode(raw, limit=limit)
         return (_stored_decoder.decode(raw).value,), {}
 
 
@@ -184,21 +176,6 @@ class Forwarder:
         return connection
 
 
-def forward_task(
-    enqueuer: Enqueuer, forwarder: Forwarder, name: str, value_type: Any, batch: int, options: ForwardOptions
-) -> ForwardTask[Any]:
-    """The task of a forwarder.
-
-    Raises:
-        ConfigError: an option is not acceptable.
-    """
-    check_option_names("app.forward", options, ForwardOptions.__annotations__)
-    parsed = parse_task_options(cast("TaskOptions", options), batch=batch, is_async=True)
-    task: ForwardTask[Any] = ForwardTask(enqueuer, forwarder.send, name, parsed, EventSignature(name, value_type))
-    task.is_claiming_paused = forwarder.is_paused
-    return task
-
-
 def check_sink(sink: object) -> Sink:
     if isinstance(sink, type) or not callable(getattr(sink, "connect", None)) or not hasattr(sink, "batch"):
         raise ConfigError(f"to= must be a sink, such as RedisStreamSink(...), not {short_repr(sink)}", "to")
@@ -208,8 +185,17 @@ def check_sink(sink: object) -> Sink:
 def build_forwarder(
     enqueuer: Enqueuer, name: str, sink: Sink, value_type: Any, batch: int | None, options: ForwardOptions, clock: Clock
 ) -> tuple[ForwardTask[Any], Forwarder]:
-    """What `app.forward` registers: the task, and the forwarder that its workers run."""
+    """What `app.forward` registers: the task, and the forwarder that its workers run.
+
+    Raises:
+        ConfigError: an option is not acceptable.
+    """
     checked = check_sink(sink)
     forwarder = Forwarder(check_name("task", name, ConfigError), checked, lambda: enqueuer.settings.name, clock)
+    check_option_names("app.forward", options, ForwardOptions.__annotations__)
     size = checked.batch if batch is None else batch
-    return forward_task(enqueuer, forwarder, name, value_type, size, options), forwarder
+    parsed = parse_task_options(cast("TaskOptions", options), batch=size, is_async=True)
+    signature = EventSignature.of_value(name, value_type)
+    task: ForwardTask[Any] = ForwardTask(enqueuer, forwarder.send, name, parsed, signature)
+    task.is_claiming_paused = forwarder.is_paused
+    return task, forwarder

@@ -9,16 +9,7 @@ from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
 from drumbeat.names import short_repr
-from drumbeat.sinks.sink import (
-    CONTENT_TYPE,
-    DeliveryFailed,
-    Message,
-    Outlet,
-    SinkUnavailable,
-    check_positive,
-    check_text,
-    missing_driver_error,
-)
+from drumbeat.sinks import sink
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +26,22 @@ class NatsSink:
         batch: int = 500,
     ) -> None:
         """`stream`: refuse if another stream has the subject. `options`: more options of nats.connect."""
-        self.subject = check_text(subject, "subject")
+        self.subject = sink.check_text(subject, "subject")
         if any(char in subject for char in "*> "):
             raise ConfigError(f"subject must be one that can be published to, not {short_repr(subject)}", "subject")
-        self._servers = [check_text(each, "servers") for each in ([servers] if isinstance(servers, str) else servers)]
-        self._stream = None if stream is None else check_text(stream, "stream")
+        self._servers = [
+            sink.check_text(each, "servers") for each in ([servers] if isinstance(servers, str) else servers)
+        ]
+        self._stream = None if stream is None else sink.check_text(stream, "stream")
         self._options = dict(options or {})
-        self._timeout = check_positive(timeout, "timeout")
+        self._timeout = sink.check_positive(timeout, "timeout")
         self.batch = batch
 
-    def connect(self, clock: Clock) -> Outlet:
+    def connect(self, clock: Clock) -> sink.Outlet:
         try:
             import nats  # noqa: F401 - checks that it is installed
         except ImportError as error:
-            raise missing_driver_error("NatsSink", "nats") from error
+            raise sink.missing_driver_error("NatsSink", "nats") from error
         options = {
             "name": "drumbeat",
             **self._options,
@@ -73,35 +66,35 @@ class NatsOutlet:
         self._client: Any = None
         self._stream_context: Any = None
 
-    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+    async def send(self, messages: Sequence[sink.Message]) -> list[Exception | None]:
         from nats import errors
 
         try:
             async with asyncio.timeout(self._timeout):
                 context = await self._ensure_connected()
         except (OSError, errors.Error) as error:  # TimeoutError as well
-            raise SinkUnavailable(str(error) or "no connection in time") from error
+            raise sink.SinkUnavailable(str(error) or "no connection in time") from error
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._publish(context, each), name="nats message") for each in messages]
         return [task.result() for task in tasks]
 
-    async def _publish(self, context: Any, message: Message) -> Exception | None:
+    async def _publish(self, context: Any, message: sink.Message) -> Exception | None:
         from nats import errors
         from nats.js.errors import APIError
 
-        headers = {"Nats-Msg-Id": message.id, "Content-Type": CONTENT_TYPE}
+        headers = {"Nats-Msg-Id": message.id, "Content-Type": sink.CONTENT_TYPE}
         try:
             await context.publish(
                 self._subject, message.body, timeout=self._timeout, stream=self._stream, headers=headers
             )
         except errors.MaxPayloadError:
-            return DeliveryFailed("the message is larger than the server takes")
+            return sink.DeliveryFailed("the message is larger than the server takes")
         except APIError as error:
             # The stream refuses this message; a code of 500 or more means that the stream is unavailable.
             is_refused = error.code is not None and error.code < 500
-            return DeliveryFailed(str(error)) if is_refused else SinkUnavailable(str(error))
+            return sink.DeliveryFailed(str(error)) if is_refused else sink.SinkUnavailable(str(error))
         except (OSError, errors.Error) as error:  # TimeoutError as well
-            return SinkUnavailable(str(error) or "no acknowledgement in time")
+            return sink.SinkUnavailable(str(error) or "no acknowledgement in time")
         return None
 
     async def _ensure_connected(self) -> Any:

@@ -11,20 +11,11 @@ from typing import Any
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.sinks.sink import (
-    CONTENT_TYPE,
-    DeliveryFailed,
-    Message,
-    Outlet,
-    SinkUnavailable,
-    check_positive,
-    check_text,
-    missing_driver_error,
-)
+from drumbeat.sinks import sink
 
 _POLL_INTERVAL = 0.2
 _FLUSH_TIMEOUT = 5.0
-_CONTENT_TYPE = ("content-type", CONTENT_TYPE)
+_CONTENT_TYPE = ("content-type", sink.CONTENT_TYPE)
 
 
 class KafkaSink:
@@ -38,23 +29,23 @@ class KafkaSink:
         batch: int = 500,
     ) -> None:
         """`servers`: "host:9092,host:9092". `config`: more options of librdkafka. `timeout`: of one message."""
-        self.topic = check_text(topic, "topic")
-        timeout_ms = max(1, round(1000 * check_positive(timeout, "timeout")))
+        self.topic = sink.check_text(topic, "topic")
+        timeout_ms = max(1, round(1000 * sink.check_positive(timeout, "timeout")))
         self._config = {
             "client.id": "drumbeat",
             "linger.ms": 5,
             **(config or {}),
-            "bootstrap.servers": check_text(servers, "servers"),
+            "bootstrap.servers": sink.check_text(servers, "servers"),
             "enable.idempotence": True,
             "message.timeout.ms": timeout_ms,
         }
         self.batch = batch
 
-    def connect(self, clock: Clock) -> Outlet:
+    def connect(self, clock: Clock) -> sink.Outlet:
         try:
             import confluent_kafka
         except ImportError as error:
-            raise missing_driver_error("KafkaSink", "kafka") from error
+            raise sink.missing_driver_error("KafkaSink", "kafka") from error
         try:
             return KafkaOutlet(self.topic, self._config)
         except confluent_kafka.KafkaException as error:
@@ -138,7 +129,7 @@ class KafkaOutlet:
         self._config = config
         self._thread = _ProducerThread(config)
 
-    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+    async def send(self, messages: Sequence[sink.Message]) -> list[Exception | None]:
         thread = self._thread
         batch = _Batch()
         errors: dict[int, Any] = {}
@@ -157,7 +148,7 @@ class KafkaOutlet:
             self._thread = _ProducerThread(self._config)
         return [_to_exception(errors.get(number)) for number in range(len(messages))]
 
-    def _produce(self, producer: Any, batch: _Batch, message: Message) -> Any:
+    def _produce(self, producer: Any, batch: _Batch, message: sink.Message) -> Any:
         """None, or why the producer did not accept it."""
         try:
             producer.produce(
@@ -168,7 +159,7 @@ class KafkaOutlet:
                 on_delivery=batch.report,
             )
         except BufferError as error:
-            return SinkUnavailable(f"the producer's queue is full: {error}")
+            return sink.SinkUnavailable(f"the producer's queue is full: {error}")
         except self._kafka_exception as error:
             return error.args[0]
         return None
@@ -177,7 +168,7 @@ class KafkaOutlet:
         await self._thread.end()
 
 
-def _match_failures(failed: list[tuple[Any, bytes]], messages: Sequence[Message], errors: dict[int, Any]) -> None:
+def _match_failures(failed: list[tuple[Any, bytes]], messages: Sequence[sink.Message], errors: dict[int, Any]) -> None:
     """Add the delivery errors under the numbers of their messages. A report has the body of its message, and each body has
     its own id; if the same message is there twice, either may be meant."""
     numbers: dict[bytes, list[int]] = {}
@@ -194,7 +185,7 @@ def _is_fatal(error: Any) -> bool:
 
 def _to_exception(error: Any) -> Exception | None:
     """A KafkaError is no exception."""
-    if error is None or isinstance(error, SinkUnavailable):
+    if error is None or isinstance(error, sink.SinkUnavailable):
         return error
     from confluent_kafka import KafkaError
 
@@ -209,4 +200,4 @@ def _to_exception(error: Any) -> Exception | None:
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.RECORD_LIST_TOO_LARGE,
     )
-    return DeliveryFailed(error.str()) if error.code() in permanent else SinkUnavailable(error.str())
+    return sink.DeliveryFailed(error.str()) if error.code() in permanent else sink.SinkUnavailable(error.str())

@@ -12,15 +12,7 @@ from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_number, short_repr
-from drumbeat.sinks.sink import (
-    DeliveryFailed,
-    Message,
-    Outlet,
-    SinkUnavailable,
-    check_positive,
-    check_text,
-    missing_driver_error,
-)
+from drumbeat.sinks import sink
 
 _LUA = resources.files(__package__).joinpath("lua/stream_add.lua").read_text("utf-8")
 _SHA = hashlib.sha1(_LUA.encode(), usedforsecurity=False).hexdigest()
@@ -44,11 +36,11 @@ class RedisStreamSink:
         batch: int = 500,
     ) -> None:
         """`maxlen`: about how many entries the stream keeps. `remember`: how long ids are remembered, to skip repetitions."""
-        self.stream = check_text(stream, "stream")
-        self._url, self._is_cluster = _split_cluster_option(check_text(url, "url"))
+        self.stream = sink.check_text(stream, "stream")
+        self._url, self._is_cluster = _split_cluster_option(sink.check_text(url, "url"))
         self._maxlen = 0 if maxlen is None else check_number("maxlen", maxlen, 1, 2**53, ConfigError)
-        self._remember = max(1, round(check_positive(remember, "remember")))
-        self._timeout = check_positive(timeout, "timeout")
+        self._remember = max(1, round(sink.check_positive(remember, "remember")))
+        self._timeout = sink.check_positive(timeout, "timeout")
         self.batch = batch
 
         if self._is_cluster and "}" in stream and not _TAG.match(stream):
@@ -56,14 +48,14 @@ class RedisStreamSink:
                 f"stream must have {{...}} or no }} at all in a cluster, not {short_repr(stream)}", "stream"
             )
 
-    def connect(self, clock: Clock) -> Outlet:
+    def connect(self, clock: Clock) -> sink.Outlet:
         try:
             import redis.asyncio as driver
             from redis import exceptions
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError as error:
-            raise missing_driver_error("RedisStreamSink", "redis") from error
+            raise sink.missing_driver_error("RedisStreamSink", "redis") from error
         options: dict[str, Any] = {
             "socket_timeout": self._timeout,
             "socket_connect_timeout": self._timeout,
@@ -108,7 +100,7 @@ class RedisStreamOutlet:
         self._head = [len(keys), *keys, *options]
         self._timeout = timeout
 
-    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+    async def send(self, messages: Sequence[sink.Message]) -> list[Exception | None]:
         from redis import exceptions
 
         pairs = [part for message in messages for part in (message.id, message.body)]
@@ -117,13 +109,15 @@ class RedisStreamOutlet:
                 await self._run(pairs)
         except exceptions.MovedError as error:
             # Only a cluster client follows redirections between nodes.
-            raise SinkUnavailable("the server is a node of a cluster: the URL must end in ?cluster=true") from error
+            raise sink.SinkUnavailable(
+                "the server is a node of a cluster: the URL must end in ?cluster=true"
+            ) from error
         except exceptions.ResponseError as error:
             if isinstance(error, exceptions.OutOfMemoryError) or str(error).partition(" ")[0] not in _PERMANENT_ERRORS:
-                raise SinkUnavailable(str(error)) from error
-            return [DeliveryFailed(str(error))] * len(messages)
+                raise sink.SinkUnavailable(str(error)) from error
+            return [sink.DeliveryFailed(str(error))] * len(messages)
         except (OSError, exceptions.RedisError, exceptions.RedisClusterException) as error:
-            raise SinkUnavailable(str(error) or type(error).__name__) from error
+            raise sink.SinkUnavailable(str(error) or type(error).__name__) from error
         return [None] * len(messages)
 
     async def _run(self, pairs: list[str | bytes]) -> None:

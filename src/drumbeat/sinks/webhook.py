@@ -12,11 +12,14 @@ from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+import msgspec
+
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration, format_length, to_us
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_number, short_repr
 from drumbeat.retry import SkipRetry
+from drumbeat.sinks import sink
 from drumbeat.sinks.addresses import is_public, resolve
 from drumbeat.sinks.http_client import (
     BadResponse,
@@ -26,14 +29,6 @@ from drumbeat.sinks.http_client import (
     WebhookTarget,
     parse_target,
 )
-from drumbeat.sinks.sink import (
-    CONTENT_TYPE,
-    DeliveryFailed,
-    Message,
-    Outlet,
-    SinkUnavailable,
-    check_positive,
-)
 from drumbeat.sinks.webhook_signature import parse_keys, sign_headers
 
 MAX_RETRY_AFTER_S = 3600.0
@@ -41,6 +36,15 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RESERVED_HEADERS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key"}
 )
+
+
+class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
+    target: WebhookTarget
+    keys: list[bytes]
+    headers: dict[str, str]
+    allow_private: bool
+    timeout: float
+    connections: int
 
 
 class WebhookSink:
@@ -56,29 +60,23 @@ class WebhookSink:
         batch: int = 64,
     ) -> None:
         """`secret`: one, or several during a rotation. `connections`: the maximum of concurrent requests per worker process."""
-        self._target = parse_target(url)
-        self._keys = parse_keys(secret)
-        self._headers = _check_headers(headers or {})
-        self._allow_private = allow_private
-        self._timeout = check_positive(timeout, "timeout")
-        self._connections = check_number("connections", connections, 1, 1000, ConfigError)
-        self.batch = batch
-        if not allow_private and not _may_be_public(self._target.host):
-            raise ConfigError(f"{self._target.host} is a private address: allow_private=True allows it", "url")
-
-    def connect(self, clock: Clock) -> Outlet:
-        return WebhookOutlet(
-            self._target,
-            self._keys,
-            self._headers,
-            clock,
-            allow_private=self._allow_private,
-            timeout=self._timeout,
-            connections=self._connections,
+        self._options = WebhookOptions(
+            target=parse_target(url),
+            keys=parse_keys(secret),
+            headers=_check_headers(headers or {}),
+            allow_private=allow_private,
+            timeout=sink.check_positive(timeout, "timeout"),
+            connections=check_number("connections", connections, 1, 1000, ConfigError),
         )
+        self.batch = batch
+        if not allow_private and not _may_be_public(host := self._options.target.host):
+            raise ConfigError(f"{host} is a private address: allow_private=True allows it", "url")
+
+    def connect(self, clock: Clock) -> sink.Outlet:
+        return WebhookOutlet(self._options, clock)
 
     def __repr__(self) -> str:
-        return f"WebhookSink(url={self._target.display_url!r})"
+        return f"WebhookSink(url={self._options.target.display_url!r})"
 
 
 def _may_be_public(host: str) -> bool:
@@ -98,57 +96,44 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class WebhookOutlet:
-    def __init__(
-        self,
-        target: WebhookTarget,
-        keys: Sequence[bytes],
-        headers: Mapping[str, str],
-        clock: Clock,
-        *,
-        allow_private: bool,
-        timeout: float,
-        connections: int,
-    ) -> None:
-        self._target = target
-        self._keys = keys
-        self._headers = {"User-Agent": "drumbeat", **headers, "Content-Type": CONTENT_TYPE}
+    def __init__(self, options: WebhookOptions, clock: Clock) -> None:
+        self._options = options
+        self._target = options.target
+        self._headers = {"User-Agent": "drumbeat", **options.headers, "Content-Type": sink.CONTENT_TYPE}
         self._clock = clock
-        self._allow_private = allow_private
-        self._timeout = timeout
-        self._slots = asyncio.Semaphore(connections)
-        self._max_connections = connections
+        self._slots = asyncio.Semaphore(options.connections)
         self._idle: list[HttpConnection] = []
-        self._context = ssl.create_default_context() if target.secure else None
+        self._context = ssl.create_default_context() if self._target.secure else None
 
-    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+    async def send(self, messages: Sequence[sink.Message]) -> list[Exception | None]:
         results: list[Exception | None] = [None] * len(messages)
         pending = iter(enumerate(messages))
         async with asyncio.TaskGroup() as group:
-            for number in range(min(self._max_connections, len(messages))):
+            for number in range(min(self._options.connections, len(messages))):
                 group.create_task(self._send_from(pending, results), name=f"webhook sender {number}")
         return results
 
-    async def _send_from(self, pending: Iterator[tuple[int, Message]], results: list[Exception | None]) -> None:
+    async def _send_from(self, pending: Iterator[tuple[int, sink.Message]], results: list[Exception | None]) -> None:
         """Send message after message. Once the receiver is unavailable, the rest of the batch is not tried."""
         for number, message in pending:
-            unavailable = next((result for result in results if isinstance(result, SinkUnavailable)), None)
+            unavailable = next((result for result in results if isinstance(result, sink.SinkUnavailable)), None)
             if unavailable is not None:
                 results[number] = unavailable
                 continue
             try:
                 async with self._slots:
                     self._check_response(await self._post(message))
-            except (SinkUnavailable, DeliveryFailed, SkipRetry) as error:
+            except (sink.SinkUnavailable, sink.DeliveryFailed, SkipRetry) as error:
                 results[number] = error
 
-    async def _post(self, message: Message) -> HttpResponse:
+    async def _post(self, message: sink.Message) -> HttpResponse:
         headers = self._headers | {"Idempotency-Key": message.id}
-        headers |= sign_headers(self._keys, message.id, self._clock.now_us() // 1_000_000, message.body)
+        headers |= sign_headers(self._options.keys, message.id, self._clock.now_us() // 1_000_000, message.body)
         while True:
             connection = self._idle.pop() if self._idle else await self._open_connection()
             was_used = connection.is_used
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self._options.timeout):
                     response = await connection.post(headers, message.body)
                 if connection.is_open:
                     self._idle.append(connection)
@@ -156,22 +141,26 @@ class WebhookOutlet:
             except NoResponse as error:
                 # A reused connection may have been closed while idle; that says nothing about this message.
                 if not was_used:
-                    raise DeliveryFailed("the connection was closed without an answer") from error
+                    raise sink.DeliveryFailed("the connection was closed without an answer") from error
             except TimeoutError as error:
-                raise DeliveryFailed(f"no answer within {format_length(round(self._timeout * 1e6))}") from error
+                raise sink.DeliveryFailed(
+                    f"no answer within {format_length(round(self._options.timeout * 1e6))}"
+                ) from error
             except (OSError, BadResponse) as error:
-                raise DeliveryFailed(f"no answer: {error}") from error
+                raise sink.DeliveryFailed(f"no answer: {error}") from error
             finally:
                 if connection not in self._idle:
                     connection.close()
 
     async def _open_connection(self) -> HttpConnection:
         try:
-            async with asyncio.timeout(self._timeout):
-                addresses = await resolve(self._target.host, self._target.port, allow_private=self._allow_private)
+            async with asyncio.timeout(self._options.timeout):
+                addresses = await resolve(
+                    self._target.host, self._target.port, allow_private=self._options.allow_private
+                )
                 return await self._connect_first(addresses)
         except OSError as error:  # TimeoutError as well
-            raise SinkUnavailable(
+            raise sink.SinkUnavailable(
                 f"{self._target.display_url}: no connection: {str(error) or 'no answer in time'}"
             ) from error
 
@@ -187,14 +176,14 @@ class WebhookOutlet:
         if 200 <= status < 300:
             return
         if status in (429, 503):
-            raise SinkUnavailable(
+            raise sink.SinkUnavailable(
                 f"{self._target.display_url}: answered {status}",
                 self._parse_retry_after(response.headers.get("retry-after", "")),
             )
         if status == 410:
             raise SkipRetry(f"{self._target.display_url} is gone: answered 410")
         hint = ": redirects are not followed" if 300 <= status < 400 else ""
-        raise DeliveryFailed(f"{self._target.display_url}: answered {status}{hint}")
+        raise sink.DeliveryFailed(f"{self._target.display_url}: answered {status}{hint}")
 
     def _parse_retry_after(self, value: str) -> float | None:
         """Retry-After in seconds: a number, or a date."""

@@ -10,18 +10,15 @@ answers.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self, cast
 
 import msgspec
 
 from drumbeat.clock import Clock, jitter
-from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
-from drumbeat.core.room import RoomMessage
 from drumbeat.errors import DrumbeatError, StoreUnavailable
-from drumbeat.ids import InstanceId
 from drumbeat.service import run_in_background
-from drumbeat.store.protocol import Store, Wake
+from drumbeat.store.protocol import LockStore, RoomStore, Store, Wake
 from drumbeat.store.protocol.wake import Forward, Subscriber
 
 RETRY_DELAY_S = 1.0
@@ -52,6 +49,10 @@ class SecondStore:
                 self._store = await self._open()
                 self._is_up = True
             return self._store
+
+    async def try_open(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self.store()
 
     def notify(self, due: int) -> bool:
         """Send this hint to all subscribers. False: the store is away, send it another way."""
@@ -139,51 +140,19 @@ class SecondStoreSubscription:
                 await self._clock.sleep(jitter(RETRY_DELAY_S))
 
 
-class CoordinatedLocks:
-    """The second store's."""
+class SecondStorePart:
+    """`locks` or `rooms` of the second store. It does not know the instances, and need not: messages are for names."""
 
-    def __init__(self, second: SecondStore) -> None:
+    def __init__(self, second: SecondStore, part: str) -> None:
         self._second = second
+        self._part = part
 
-    async def acquire(self, ticket: NewTicket) -> TicketStatus:
-        return await (await self._second.store()).locks.acquire(ticket)
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any, **options: Any) -> Any:
+            part = getattr(await self._second.store(), self._part)
+            return await getattr(part, operation)(*args, **options)
 
-    async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
-        return await (await self._second.store()).locks.ticket_status(tickets, renew=renew)
-
-    async def release(self, tickets: Sequence[str]) -> None:
-        await (await self._second.store()).locks.release(tickets)
-
-    async def force_release(self, lock: str, ticket: str | None, *, by: str, reason: str) -> int:
-        return await (await self._second.store()).locks.force_release(lock, ticket, by=by, reason=reason)
-
-    async def list_page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
-        return await (await self._second.store()).locks.list_page(after=after, limit=limit, all=all)
-
-    async def get(self, lock: str) -> LockInfo | None:
-        return await (await self._second.store()).locks.get(lock)
-
-
-class CoordinatedRooms:
-    """The second store's. It does not know the instances, and need not: messages are for names."""
-
-    def __init__(self, second: SecondStore) -> None:
-        self._second = second
-
-    async def send(self, messages: Sequence[RoomMessage]) -> None:
-        await (await self._second.store()).rooms.send(messages)
-
-    async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
-        return await (await self._second.store()).rooms.take(instance, limit)
-
-    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await (await self._second.store()).rooms.list_untaken(messages)
-
-    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await (await self._second.store()).rooms.withdraw(messages)
-
-    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
-        return await (await self._second.store()).rooms.prune(min_age_us, limit, exclude=exclude)
+        return call
 
 
 class CoordinatedStore(Store):
@@ -199,9 +168,9 @@ class CoordinatedStore(Store):
         self.transactional = first.transactional
         self.schedules = first.schedules
         self.audit = first.audit
-        self.locks = CoordinatedLocks(self._second)
-        self.rooms = CoordinatedRooms(self._second)
-        self.wake = CoordinatedWake(first.wake, self._second, clock)
+        self.locks = cast(LockStore, SecondStorePart(second, "locks"))
+        self.rooms = cast(RoomStore, SecondStorePart(second, "rooms"))
+        self.wake = CoordinatedWake(first.wake, second, clock)
 
     @classmethod
     async def open(
@@ -216,13 +185,7 @@ class CoordinatedStore(Store):
         """
         second = SecondStore(open_second, clock)
         store = cls(await open_first(second.notify), second, clock)
-        try:
-            with contextlib.suppress(StoreUnavailable):
-                await store._second.store()
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(second.try_open())
 
     async def close(self) -> None:
         await self._second.close()

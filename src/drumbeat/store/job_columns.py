@@ -12,6 +12,7 @@ from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import NewJob
 from drumbeat.core.job_fields import GIVEN_FIELDS
 from drumbeat.core.schedule import NewSchedule
+from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import neutral_value
 from drumbeat.store.records import StoredJobRow, StoredScheduleRow
 
@@ -33,6 +34,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "given": GIVEN_FIELDS,
     "new": NEW,
     "inserted": (*GIVEN_FIELDS, "created_at", "due_at", "run_at"),
+    "held": HeldJob.__struct_fields__,
     "claimed": ClaimedJob.__struct_fields__,
     "stored": STORED,
     "live": LIVE,
@@ -57,6 +59,12 @@ def neutral_of(name: str) -> Any:
     """The default in a row, or an empty value of its type for a column that has none; None: the column may be null."""
     field = _STORED_FIELDS[name]
     return neutral_value(field.type) if field.required else field.default
+
+
+def attribute_path(name: str) -> str:
+    """Where a field of NewJob has the value of its column. Of an enum by its plain attribute: `.value` is a call, and drivers
+    treat an enum as no plain text."""
+    return "unique._value_" if name == "unique" else name
 
 
 def may_be_null(name: str) -> bool:

@@ -6,10 +6,10 @@ in a place where people look, a claim makes a dead letter of such a job, and the
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -31,6 +31,9 @@ _EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, tuple: (), l
 _failure = msgspec.json.Decoder(Failure).decode
 
 T = TypeVar("T")
+R = TypeVar("R", bound=msgspec.Struct)
+Faults = list[tuple[str, str]]
+"""Field and reason."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -46,18 +49,43 @@ class Fault(msgspec.Struct, frozen=True):
         return f"stored {self.field} cannot be read: {self.reason}"
 
 
-class RecordKind(msgspec.Struct, frozen=True):
-    """Records of one kind that the doctor checks."""
+class RecordKind(msgspec.Struct, Generic[R], frozen=True):
+    """How records of one kind are read, and how the doctor checks them."""
 
     kind: str
-    record: type[msgspec.Struct]
+    record: type[R]
     id: str = "id"
     """The field that names one."""
     states: tuple[str, ...] = ()
     """Of jobs: the states that belong into its table."""
+    repair: Callable[[dict[str, Any], Faults], dict[str, Any] | None] | None = None
+    """Completes the values of a row that has faults; if it returns None, the row is left out. Default: neutral values stay."""
+
+    def salvage(self, row: Sequence[Any]) -> tuple[R | None, Faults]:
+        """A stored row, its fields in the order of columns, repaired if need be; None: it is left out."""
+        values, faults = salvage(self.record, row)
+        if not faults:
+            return self.record(**values), faults
+        log_faults(self.kind, row[self.record.__struct_fields__.index(self.id)], faults)
+        repaired = values if self.repair is None else self.repair(values, faults)
+        return None if repaired is None else self.record(**repaired), faults
+
+    def read_rows(self, rows: Iterable[Any]) -> list[R]:
+        found = (self.salvage(tuple(row))[0] for row in rows)
+        return [row for row in found if row is not None]
 
 
-def find_faults(kind: RecordKind, records: Iterable[Mapping[str, Any]]) -> list[Fault]:
+def drop_row(values: dict[str, Any], faults: Faults) -> None:
+    """As `repair`: leaves out rows with faults."""
+    return
+
+
+def repair_names(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """As `repair`: the row is shown, under a name that says that its own cannot be read."""
+    return values | {field: values[field] or UNREADABLE_NAME for field in ("name", "task", "queue") if field in values}
+
+
+def find_faults(kind: RecordKind[Any], records: Iterable[Mapping[str, Any]]) -> list[Fault]:
     """The fields of these records that cannot be read."""
     found: list[Fault] = []
     for record in records:
@@ -86,8 +114,7 @@ def _is_broken(error: str) -> bool:
 class Salvaged(NamedTuple):
     values: dict[str, Any]
     """By field; one that cannot be read is neutral."""
-    faults: list[tuple[str, str]]
-    """Field and reason."""
+    faults: Faults
 
 
 def salvage(record: type[msgspec.Struct], stored: Mapping[str, Any] | Sequence[Any]) -> Salvaged:
@@ -96,7 +123,7 @@ def salvage(record: type[msgspec.Struct], stored: Mapping[str, Any] | Sequence[A
     if not isinstance(stored, Mapping):
         stored = dict(zip((field.name for field in fields), stored, strict=False))
     values: dict[str, Any] = {}
-    faults: list[tuple[str, str]] = []
+    faults: Faults = []
     for field in fields:
         if field.name not in stored and not field.required:
             continue

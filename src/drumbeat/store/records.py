@@ -4,25 +4,36 @@ The order of fields is the order of columns in the `.sql` files. Times are still
 of a row that cannot be read as it is: the record is shown, with the reason where people look.
 """
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from drumbeat.core.audit import AuditEntry
-from drumbeat.core.instance import Instance, InstanceState, Role
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
+from drumbeat.core.instance import Instance
+from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
-from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
+from drumbeat.core.schedule import Fire, RuleKind, Schedule
 from drumbeat.durations import from_us
-from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import UNREADABLE_NAME, RecordKind, join_reasons, read_failure, undecodable_failure
-
-Faults = list[tuple[str, str]]
-
-_DEFINITION_FIELDS = NewSchedule.__struct_fields__
+from drumbeat.ids import JobId
+from drumbeat.store.malformed import Faults as Faults
+from drumbeat.store.malformed import (
+    RecordKind,
+    drop_row,
+    join_reasons,
+    read_failure,
+    repair_names,
+    undecodable_failure,
+)
 
 to_datetime = from_us
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: Any) -> str:
+    """A structured column, or a parameter of SQLite's json_each."""
+    return _encode(value).decode()
 
 
 _TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
@@ -30,6 +41,48 @@ _TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
 
 def to_datetime_or_none(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+_CONVERSIONS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
+    datetime: (int, to_datetime),
+    datetime | None: (int | None, to_datetime_or_none),
+    Failure | None: (str | None, read_failure),
+}
+"""The types that differ in rows: what they are there, and how they are read."""
+
+
+class RecordRow(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+    """A row of a record `R`. `row_of` makes its type."""
+
+    def to_record(self) -> R:
+        raise NotImplementedError
+
+
+def row_of(record: type[R]) -> type[RecordRow[R]]:
+    """The type of a record's rows: the same fields in the same order, where times are integers and errors are JSON text. In the
+    place of a field that is a record (`Schedule.definition`) stand the fields of that."""
+    fields: dict[str, Any] = {}
+    parts: dict[str, type[msgspec.Struct]] = {}
+    for name, kind in get_type_hints(record).items():  # without what `Annotated` says
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            parts[name] = kind
+            fields |= get_type_hints(kind)
+        else:
+            fields[name] = kind
+    converted = {name: _CONVERSIONS[kind] for name, kind in fields.items() if kind in _CONVERSIONS}
+
+    def to_record(row: msgspec.Struct) -> R:
+        values = msgspec.structs.asdict(row)
+        for name, (_, read) in converted.items():
+            values[name] = read(values[name])
+        for name, part in parts.items():
+            values[name] = part(**{each: values.pop(each) for each in part.__struct_fields__})
+        return record(**values)
+
+    columns = [(name, _CONVERSIONS.get(kind, (kind,))[0]) for name, kind in fields.items()]
+    made = msgspec.defstruct(f"{record.__name__}Row", columns, bases=(RecordRow,), namespace={"to_record": to_record})
+    return cast("type[RecordRow[R]]", made)
 
 
 class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
@@ -54,79 +107,29 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
             return None
         if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
             return None  # it was cancelled between claim and start
-        return AttemptRow(
-            self.token, self.instance, self.outcome, self.started_at, self.finished_at, self.error
-        ).to_record()
+        facts = {name: getattr(self, name) for name in AttemptRow.__struct_fields__}
+        return AttemptRow(**facts).to_record()
 
 
-class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
-    token: int
-    instance: InstanceId | None
-    outcome: OutcomeKind
-    started_at: int | None
-    finished_at: int
+class EndedRow(msgspec.Struct, frozen=True, array_like=True):
+    id: JobId
+    task: str
+    state: JobState | None
+    """None: it is live."""
+    result: str | None
+    result_error: str | None
     error: str | None
 
-    def to_record(self) -> Attempt:
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=to_datetime_or_none(self.started_at),
-            finished_at=to_datetime(self.finished_at),
-            error=read_failure(self.error),
-        )
+    def to_record(self) -> EndedJob | None:
+        if self.state is None:
+            return None
+        return EndedJob(**msgspec.structs.asdict(self) | {"error": read_failure(self.error)})
 
 
-class StoredInstanceRow(msgspec.Struct, frozen=True, array_like=True):
-    id: InstanceId
-    state: InstanceState
-    app: str
-    version: str
-    host: str
-    pid: int
-    roles: tuple[Role, ...]
-    queues: tuple[str, ...]
-    tasks: dict[str, str]
-    concurrency: int
-    running: int
-    refused: int
-    beat: int
-    started_at: int
-    beat_at: int
-    rooms: dict[str, str]
-    ended_at: int | None
-    ended_reason: str | None
-
-    def to_record(self) -> Instance:
-        facts = msgspec.structs.asdict(self)
-        facts |= {
-            "started_at": to_datetime(self.started_at),
-            "beat_at": to_datetime(self.beat_at),
-            "ended_at": to_datetime_or_none(self.ended_at),
-        }
-        return Instance(**facts)
-
-
-class AuditEntryRow(msgspec.Struct, frozen=True, array_like=True):
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    reason: str
-    at: int
-    request_key: str | None
-    request_hash: str | None
-    done_at: int | None
-    touched: int | None
-    outcome: str | None
-    answer: str | None
-
-    def to_record(self) -> AuditEntry:
-        facts = msgspec.structs.asdict(self)
-        return AuditEntry(**facts | {"at": to_datetime(self.at), "done_at": to_datetime_or_none(self.done_at)})
+AttemptRow = row_of(Attempt)
+StoredInstanceRow = row_of(Instance)
+AuditEntryRow = row_of(AuditEntry)
+StoredScheduleRow = row_of(Schedule)
 
 
 class RollupRow(msgspec.Struct, frozen=True, array_like=True):
@@ -136,66 +139,10 @@ class RollupRow(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
-class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
-    """A schedule; the order of fields is the order of columns in the `.sql` files."""
-
-    name: str
-    task: str
-    kind: RuleKind
-    rule: str
-    queue: str
-    args: str
-    signature: str
-    tz: str
-    priority: int
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    on_dead: str | None
-    catch_up: CatchUp
-    catch_up_limit: int
-    max_late: int | None
-    overlap: Overlap
-    jitter: int
-    start: int | None
-    end: int | None
-    origin: Origin
-    app: str
-    version: str
-    state: ScheduleState
-    revision: int
-    cursor: int | None
-    next_at: int | None
-    current: JobId | None
-    created_at: int
-    changed_at: int
-    declared_at: int | None
-    changed_by: str
-    reason: str
-
-    def to_record(self) -> Schedule:
-        facts = msgspec.structs.asdict(self)
-        definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION_FIELDS})
-        return Schedule(definition=definition, **facts)
-
-
-RECORD_KINDS: dict[str, RecordKind] = {
-    "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
-    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
-    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
-    "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
-    "instances": RecordKind("instance", StoredInstanceRow),
-    "audit_entries": RecordKind("act", AuditEntryRow),
-    "rollups": RecordKind("roll-up", RollupRow, id="task"),
-}
-"""What the doctor checks on both SQL engines, by the statement of malformed.sql."""
-
-
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
-    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-    return values | names | {"error": msgspec.json.encode(undecodable_failure(join_reasons(faults))).decode()}
+    return repair_names(values, faults) | {"error": as_json(undecodable_failure(join_reasons(faults)))}
 
 
 def repaired_rule(faults: Faults) -> dict[str, Any]:
@@ -213,3 +160,22 @@ def repair_audit_entry(values: dict[str, Any], faults: Faults) -> dict[str, Any]
 
 def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | {"ended_reason": join_reasons(faults)}
+
+
+ATTEMPTS = RecordKind("attempt", AttemptRow, id="token", repair=drop_row)
+AUDIT_ENTRIES = RecordKind("act", AuditEntryRow, repair=repair_audit_entry)
+FIRES = RecordKind("fire", Fire, id="schedule", repair=drop_row)
+INSTANCES = RecordKind("instance", StoredInstanceRow, repair=repair_instance)
+ROLLUPS = RecordKind("roll-up", RollupRow, id="task", repair=drop_row)
+SCHEDULES = RecordKind("schedule", StoredScheduleRow, id="name", repair=repair_schedule)
+
+RECORD_KINDS: dict[str, RecordKind[Any]] = {
+    "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
+    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "schedules": SCHEDULES,
+    "instances": INSTANCES,
+    "audit_entries": AUDIT_ENTRIES,
+    "rollups": ROLLUPS,
+}
+"""What the doctor checks on both SQL engines, by the statement of malformed.sql."""

@@ -4,6 +4,7 @@ A file is a list of statements, each under a line `-- name: x`. Python calls it 
 tests/meta/test_sql_files.py finds statements that no code uses and names that no file has.
 
     -- include: _x                      the text of the part `-- name: _x` of any of these files
+    -- include: _x with y               the same with y in the place of each {{here}}
     {{history}}                         the columns of a list
     {{history from job, state = ?2}}    a value for each of them: as given here, as the source says, else `job.<column>`
 
@@ -11,7 +12,7 @@ Lists and sources are given by the engine (see job_columns.py). This module know
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 
@@ -20,7 +21,7 @@ import msgspec
 PREFIX = "drumbeat_"
 
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
-_INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)(?: with (.+?))?[ \t]*$", re.MULTILINE)
 _LIST = re.compile(r"\{\{(\w+)(?: from (\w+))?(,[^{}]*)?\}\}")
 _OVERRIDE = re.compile(r"\s*(\w+) = (.*)", re.DOTALL)
 _KEYWORDS = frozenset({"unique", "end"})
@@ -35,6 +36,23 @@ class Statements:
 
     def __getattr__(self, name: str) -> str:
         raise AttributeError(f"there is no SQL statement {name!r}")
+
+
+class EngineStatements(msgspec.Struct, frozen=True, kw_only=True):
+    """All statements of an engine, by the names of their files."""
+
+    jobs: Statements
+    instances: Statements
+    inspect: Statements
+    search: Statements
+    locks: Statements
+    schedules: Statements
+    rooms: Statements
+    audit: Statements
+    health: Statements
+    stats: Statements
+    malformed: Statements
+    schema: Statements
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -67,15 +85,19 @@ def parse(text: str, where: str, columns: Columns = NO_COLUMNS) -> dict[str, str
         statement = "\n".join(lines).strip().removesuffix(";").rstrip()
         if not statement or name in found:
             raise ValueError(f"{where}: statement {name!r} is {'there twice' if name in found else 'empty'}")
-        found[name] = expand(statement, columns, f"{where}: statement {name!r}")
-    return {name: statement for name, statement in found.items() if not name.startswith("_")}
+        found[name] = statement
+    return {
+        name: expand(statement, columns, f"{where}: statement {name!r}")
+        for name, statement in found.items()
+        if not name.startswith("_")
+    }
 
 
 def _include(text: str, shared: Mapping[str, str], where: str) -> str:
-    while names := set(_INCLUDE.findall(text)):
+    while names := {name for name, _ in _INCLUDE.findall(text)}:
         if missing := names - shared.keys():
             raise ValueError(f"{where} includes {min(missing)}, which is not there")
-        text = _INCLUDE.sub(lambda line: shared[line.group(1)], text)
+        text = _INCLUDE.sub(lambda line: shared[line[1]].replace("{{here}}", line[2] or ""), text)
     return text
 
 
@@ -131,13 +153,22 @@ def load(package: str, *files: str, columns: Columns = NO_COLUMNS) -> Statements
     return Statements(parse(text, f"{package}/{'+'.join(files)}", columns))
 
 
-def with_namespace(statements: Statements, namespace: str) -> Statements:
-    """The same statements for the tables of another namespace."""
-    return Statements({name: in_namespace(text, namespace) for name, text in vars(statements).items()})
+def load_engine(package: str, columns: Columns, *shared: str) -> EngineStatements:
+    """Load the statements of an engine. Parts of the files `shared` may be included by all."""
+    files = {topic: [*shared, f"{topic}.sql"] for topic in EngineStatements.__struct_fields__}
+    files["jobs"] += ["insert.sql", "claim.sql", "completion.sql"]
+    return EngineStatements(**{topic: load(package, *names, columns=columns) for topic, names in files.items()})
 
 
-def in_namespace(text: str, namespace: str) -> str:
-    return text.replace(PREFIX, f"{namespace}_")
+def change_names(statements: EngineStatements, change: Callable[[str], str]) -> EngineStatements:
+    """The same statements for the tables of another namespace; `change` gives the text of a statement with their names."""
+    topics = msgspec.structs.asdict(statements)
+    return EngineStatements(
+        **{
+            topic: Statements({name: change(text) for name, text in vars(texts).items()})
+            for topic, texts in topics.items()
+        }
+    )
 
 
 @lru_cache(maxsize=256)

@@ -23,6 +23,8 @@ from .task import Task
 
 T = TypeVar("T")
 R = TypeVar("R")
+Results = Sequence[R | Exception] | None
+"""What the function of a batch task returns."""
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -56,15 +58,13 @@ class BatchDecorator(Protocol):
     """The type of `@app.task(batch=...)`."""
 
     @overload
-    def __call__(self, function: Callable[[list[Call[T]]], Coroutine[Any, Any, None]], /) -> BatchTask[T, None]: ...
+    def __call__(
+        self, function: Callable[[list[Call[T]]], Coroutine[Any, Any, None] | None], /
+    ) -> BatchTask[T, None]: ...
     @overload
     def __call__(
-        self, function: Callable[[list[Call[T]]], Coroutine[Any, Any, Sequence[R | Exception] | None]], /
+        self, function: Callable[[list[Call[T]]], Coroutine[Any, Any, Results[R]] | Results[R]], /
     ) -> BatchTask[T, R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[Call[T]]], None], /) -> BatchTask[T, None]: ...
-    @overload
-    def __call__(self, function: Callable[[list[Call[T]]], Sequence[R | Exception] | None], /) -> BatchTask[T, R]: ...
 
 
 def _types_of(function: Callable[..., Any], name: str) -> tuple[Any, Any]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from drumbeat.codec import MAX_PAYLOAD, Undecodable
+from drumbeat.codec import MAX_PAYLOAD, decode_result
 from drumbeat.core.dead_letter import SIGNATURE, DeadLetterPayload
 from drumbeat.errors import InvalidArguments
 from drumbeat.handle import job_error
-
-_decoder = msgspec.json.Decoder(DeadLetterPayload)
 
 
 class DeadLetterSignature:
@@ -24,11 +20,6 @@ class DeadLetterSignature:
         raise InvalidArguments("an on_dead task is enqueued by the death of a job, and in no other way")
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        try:
-            obituary = _decoder.decode(raw)
-        except msgspec.ValidationError as error:
-            raise Undecodable(str(error), json=True) from error
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-            raise Undecodable(f"not JSON: {error}", json=False) from error
-        job = obituary.job
-        return (job, job_error(job.id, job.task, job.state, obituary.error)), {}
+        payload: DeadLetterPayload = decode_result(raw, DeadLetterPayload)
+        job = payload.job
+        return (job, job_error(job.id, job.task, job.state, payload.error)), {}

@@ -5,25 +5,18 @@ Everything is checked at the decorator or at `using`, so that an error shows whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from drumbeat import names
 from drumbeat.core.job import NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import (
-    ErrorClass,
-    check_key,
-    check_name,
-    check_number,
-    check_option_names,
-    check_priority,
-    short_repr,
-)
+from drumbeat.names import ErrorClass, short_repr
 from drumbeat.retry import Backoff
 
 MAX_RETRIES = 1_000_000
@@ -50,17 +43,22 @@ class TaskOptions(TypedDict, total=False):
     transactional: bool
 
 
-class EnqueueOptions(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
+    """Of one job; None is as if not given."""
+
+    delay: Duration | None
+    at: datetime | None
+    priority: int | None
+    queue: str | None
+    key: str | None
+    unique: bool | Literal["pending"] | None
+    retries: int | None
+    timeout: Duration | None
+
+
+class EnqueueOptions(JobOptions, total=False):
     """What `task.using(...)` takes."""
 
-    delay: Duration
-    at: datetime
-    priority: int
-    queue: str
-    key: str
-    unique: bool | Literal["pending"]
-    retries: int
-    timeout: Duration
     conn: Any
     notify: bool
 
@@ -69,16 +67,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a task is run."""
 
     queue: str = "default"
-    """The queue of its jobs, unless `using(queue=)` names another.
-
-    Default: default.
-    """
+    """The queue of its jobs, unless `using(queue=)` names another."""
 
     retries: int = 3
-    """How often a failed job is retried: 2 means at most 3 charged attempts.
-
-    Default: 3.
-    """
+    """How often a failed job is retried: 2 means at most 3 charged attempts."""
 
     backoff: Backoff = Backoff()
     """The delays before retries.
@@ -87,16 +79,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     timeout_us: int | None = None
-    """How long one attempt may run, in microseconds. None: no limit.
-
-    Default: None.
-    """
+    """How long one attempt may run, in microseconds. None: no limit."""
 
     priority: int = 5
-    """0 first, 9 last, within a queue.
-
-    Default: 5.
-    """
+    """0 first, 9 last, within a queue."""
 
     pool: Pool = "loop"
     """Where its function runs: `async def` on the loop, `def` in a thread or in a child process.
@@ -105,27 +91,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     batch: int | None = None
-    """The maximum number of calls that its function gets at once. None: it is called for each job.
-
-    Default: None.
-    """
+    """The maximum number of calls that its function gets at once. None: it is called for each job."""
 
     on_crash: Literal["retry", "dead"] = "retry"
-    """What happens to a job whose process died: another attempt, up to the crash limit, or a dead letter.
-
-    Default: retry.
-    """
+    """What happens to a job whose process died: another attempt, up to the crash limit, or a dead letter."""
 
     transactional: bool = False
-    """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions.
-
-    Default: False.
-    """
+    """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions."""
 
 
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
     """Check the options of a decorator, except `name`."""
-    check_option_names("a task", options, TaskOptions.__annotations__)
+    names.check_option_names("a task", options, TaskOptions.__annotations__)
     backoff = options.get("backoff", Backoff())
     if not isinstance(backoff, Backoff):
         raise ConfigError(f"backoff must be a Backoff, not {short_repr(backoff)}", "backoff")
@@ -138,13 +115,13 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
     if transactional and batch is not None:
         raise ConfigError("transactional and batch exclude each other: current_job() is for one job", "transactional")
     return Options(
-        queue=check_name("queue", options.get("queue", "default"), ConfigError),
+        queue=names.check_name("queue", options.get("queue", "default"), ConfigError),
         retries=check_retries(options.get("retries", 3), ConfigError),
         backoff=backoff,
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
-        priority=check_priority(options.get("priority", 5), ConfigError),
+        priority=names.check_priority(options.get("priority", 5), ConfigError),
         pool=_parse_pool(options.get("pool"), is_async),
-        batch=None if batch is None else check_number("batch", batch, 1, MAX_BATCH, ConfigError),
+        batch=None if batch is None else names.check_number("batch", batch, 1, MAX_BATCH, ConfigError),
         on_crash=on_crash,
         transactional=transactional,
     )
@@ -161,7 +138,7 @@ def _parse_pool(pool: object, is_async: bool) -> Pool:
 
 
 def check_retries(value: object, error: ErrorClass) -> int:
-    return check_number("retries", value, 0, MAX_RETRIES, error)
+    return names.check_number("retries", value, 0, MAX_RETRIES, error)
 
 
 def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
@@ -190,12 +167,12 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the commit of that transaction wakes workers."""
 
 
-def parse_enqueue_options(options: EnqueueOptions) -> EnqueueOverrides:
+def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     """Check the options of `using`."""
-    check_option_names("using()", options, EnqueueOptions.__annotations__, InvalidArguments)
-    given = options
+    names.check_option_names("using()", options, EnqueueOptions.__annotations__, InvalidArguments)
+    given: Mapping[str, Any] = options
     if any(value is None for value in options.values()):
-        given = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
+        given = {name: value for name, value in options.items() if value is not None}
     if "delay" in given and "at" in given:
         raise InvalidArguments("delay and at exclude each other: give one of them", "delay")
     unique = _parse_unique(given.get("unique", False))
@@ -203,11 +180,11 @@ def parse_enqueue_options(options: EnqueueOptions) -> EnqueueOverrides:
         raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
     return EnqueueOverrides(
-        queue=check_name("queue", given["queue"]) if "queue" in given else None,
-        priority=check_priority(given["priority"]) if "priority" in given else None,
+        queue=names.check_name("queue", given["queue"]) if "queue" in given else None,
+        priority=names.check_priority(given["priority"]) if "priority" in given else None,
         run_at=to_us(given["at"]) if "at" in given else None,
         delay_us=microseconds(given["delay"], name="delay", error=InvalidArguments) if "delay" in given else 0,
-        key=check_key(given["key"]) if "key" in given else None,
+        key=names.check_key(given["key"]) if "key" in given else None,
         unique=unique,
         retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
         timeout_us=check_timeout(given.get("timeout"), InvalidArguments),

@@ -63,7 +63,7 @@ class Registry:
 
     def queues(self) -> frozenset[str]:
         """The queues that tasks use."""
-        return frozenset(task.queue for task in self)
+        return frozenset(task.options.queue for task in self)
 
     def signatures(self) -> dict[str, str]:
         """Name and signature hash of each task, as an instance publishes them."""

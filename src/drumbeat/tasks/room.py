@@ -9,18 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from drumbeat.codec import Signature
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import check_name, check_option_names, short_repr
+from drumbeat.names import check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
+from drumbeat.sync_loop import SYNC_LOOP
 
 from .options import check_timeout
+from .registered_function import AsyncFunction, RegisteredFunction, SyncFunction, check_function
 from .registry import add_unique
-from .task import check_function, check_loop, check_no_loop, source_location_of
+from .task import check_loop, check_no_loop
 
 if TYPE_CHECKING:
     from drumbeat.internals import AppInternals
@@ -37,18 +39,13 @@ class RoomOptions(TypedDict, total=False):
     timeout: Duration | None
 
 
-class Room(Generic[P, R]):
+class Room(RegisteredFunction[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
     def __init__(self, client: Enqueuer, function: Callable[..., Any], name: str, timeout_us: int | None) -> None:
-        self._client = client
-        self.function = function
-        self.name = name
+        super().__init__(client, function, name)
         self.timeout_us = timeout_us
         self.signature = Signature.of(function)
-        self.source_location = source_location_of(function)
-        self.is_async = inspect.iscoroutinefunction(function)
-        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
 
     def fan_out(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Split the first argument, a list, over the live workers, evenly and in order; each gets the other arguments too.
@@ -61,33 +58,27 @@ class Room(Generic[P, R]):
             SharesNotTaken: workers died before they took their shares, and no other worker is left.
         """
         check_loop(f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
-        return self._send_shares(self._encode_shares(args, kwargs))
+        return self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
 
     def fan_out_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `fan_out`, from code without a loop."""
-        called = f"{self.name}.fan_out_sync"
-        check_no_loop(called, f"await {self.name}.fan_out")
-        return self._client.call_sync(called, self._send_shares(self._encode_shares(args, kwargs)))
+        check_no_loop(f"{self.name}.fan_out_sync", f"await {self.name}.fan_out")
+        sent = self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
+        return SYNC_LOOP.run(f"{self.name}.fan_out_sync", sent)
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every live worker, including this process if it is one. Returns how many of them are healthy."""
         check_loop(f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
-        return self._send_broadcast(self._encode(args, kwargs))
+        return self._enqueuer.broadcast(self.name, self.signature.hash, self._encode(args, kwargs))
 
     def broadcast_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `broadcast`, from code without a loop."""
-        called = f"{self.name}.broadcast_sync"
-        check_no_loop(called, f"await {self.name}.broadcast")
-        return self._client.call_sync(called, self._send_broadcast(self._encode(args, kwargs)))
-
-    async def _send_broadcast(self, args: str) -> int:
-        return await self._client.broadcast(self.name, self.signature.hash, args)
-
-    async def _send_shares(self, encode_shares: ShareEncoder) -> int:
-        return await self._client.fan_out(self.name, self.signature.hash, encode_shares)
+        check_no_loop(f"{self.name}.broadcast_sync", f"await {self.name}.broadcast")
+        sent = self._enqueuer.broadcast(self.name, self.signature.hash, self._encode(args, kwargs))
+        return SYNC_LOOP.run(f"{self.name}.broadcast_sync", sent)
 
     def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        return self.signature.encode(args, kwargs, limit=self._client.settings.payload_limit)
+        return self.signature.encode(args, kwargs, limit=self._enqueuer.settings.payload_limit)
 
     def _encode_shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShareEncoder:
         if not self.signature.parameters:
@@ -100,7 +91,7 @@ class Room(Generic[P, R]):
             raise InvalidArguments(f"fan_out splits {first}, which must be a list, not {short_repr(items)}", first)
 
         def encode(workers: int) -> list[str]:
-            limit = self._client.settings.payload_limit
+            limit = self._enqueuer.settings.payload_limit
             shares = split_evenly(items, workers)
             if args:
                 return [self.signature.encode((share, *args[1:]), kwargs, limit=limit) for share in shares]
@@ -108,26 +99,13 @@ class Room(Generic[P, R]):
 
         return encode
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
 
-
-class AsyncRoom(Room[P, R]):
+class AsyncRoom(AsyncFunction[P, R], Room[P, R]):
     """A room whose function is `async def`."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function itself; nothing is sent."""
-        called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
-        return called
 
-
-class SyncRoom(Room[P, R]):
+class SyncRoom(SyncFunction[P, R], Room[P, R]):
     """A room whose function is `def`."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself; nothing is sent."""
-        returned: R = self.function(*args, **kwargs)
-        return returned
 
 
 class RoomDecorator(Protocol):
@@ -139,19 +117,6 @@ class RoomDecorator(Protocol):
     ) -> AsyncRoom[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncRoom[P, R]: ...
-
-
-class RoomRegistry:
-    """All rooms of one app, by name."""
-
-    def __init__(self) -> None:
-        self._rooms: dict[str, Room[..., Any]] = {}
-
-    def add(self, room: Room[..., Any]) -> None:
-        add_unique("rooms", self._rooms, room)
-
-    def __iter__(self) -> Iterator[Room[..., Any]]:
-        return iter(self._rooms.values())
 
 
 class RoomDecorators:
@@ -184,11 +149,10 @@ class RoomDecorators:
 
     def _register_room(self, function: Any, *, options: RoomOptions) -> Room[..., Any]:
         check_option_names("a room", options, RoomOptions.__annotations__)
-        check_function("a room", function)
-        name = check_name("room", options.get("name", getattr(function, "__name__", "")), ConfigError)
+        name = check_function("room", function, options.get("name"))
         kind: type[Room[..., Any]] = AsyncRoom if inspect.iscoroutinefunction(function) else SyncRoom
         room = kind(self._internals.client, function, name, check_timeout(options.get("timeout"), ConfigError))
-        self._internals.room_registry.add(room)
+        add_unique("rooms", self._internals.rooms, room)
         return room
 
 

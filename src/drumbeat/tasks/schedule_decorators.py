@@ -18,21 +18,10 @@ from drumbeat.names import check_name, check_option_names, short_repr
 from drumbeat.schedules.rules import check_definition
 from drumbeat.settings import Settings
 
+from . import schedule_options
 from .options import TaskOptions
 from .registry import add_unique
-from .schedule_options import (
-    Args,
-    Fields,
-    ScheduleJobOptions,
-    TimingOptions,
-    build_definition,
-    check_args,
-    encode_args,
-    parse_args,
-    parse_job_options,
-    parse_rule,
-    parse_timing,
-)
+from .schedule_options import Args, Fields, TimingOptions
 from .task import AsyncTask, SyncTask, Task
 from .task_decorators import TaskDecorators
 
@@ -85,17 +74,8 @@ class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_definition(self, settings: Settings) -> NewSchedule:
         """The definition, completed with what only a running program knows."""
-        task = self.task
-        return msgspec.structs.replace(
-            self.definition,
-            args=encode_args(task, self.args, self.kwargs, settings.payload_limit),
-            signature=task.signature.hash,
-            crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
-            on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
-            origin=Origin.CODE,
-            app=settings.name,
-            version=settings.version,
-        )
+        made = schedule_options.complete_definition(self.definition, self.task, self.args, self.kwargs, settings)
+        return msgspec.structs.replace(made, origin=Origin.CODE, version=settings.version)
 
 
 class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,11 +83,12 @@ class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     task: Task[..., Any]
-    role: Role
-    once: bool
-    lock: str | None
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    role: Role = "both"
+    """The instances that make it."""
+    once: bool = False
+    lock: str | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
 
     @property
     def source_location(self) -> str:
@@ -118,14 +99,8 @@ class Declarations:
     """All declarations of an app, in the order of the code."""
 
     def __init__(self) -> None:
-        self._schedules: dict[str, DeclaredSchedule] = {}
-        self._startup_calls: dict[str, DeclaredStartupCall] = {}
-
-    def add(self, declared: DeclaredSchedule) -> None:
-        add_unique("schedules", self._schedules, declared)
-
-    def add_startup_call(self, call: DeclaredStartupCall) -> None:
-        add_unique("start-up tasks", self._startup_calls, call)
+        self.schedules: dict[str, DeclaredSchedule] = {}
+        self.startup_calls: dict[str, DeclaredStartupCall] = {}
 
     def complete_schedules(self, settings: Settings, known_queues: Collection[str]) -> list[NewSchedule]:
         """The complete definitions of all schedules.
@@ -133,7 +108,7 @@ class Declarations:
         Raises:
             ConfigError: a schedule whose queue no worker of this program takes.
         """
-        complete = [declared.to_definition(settings) for declared in self._schedules.values()]
+        complete = [declared.to_definition(settings) for declared in self.schedules.values()]
         for definition in complete:
             if definition.queue not in known_queues:
                 raise ConfigError(
@@ -142,10 +117,6 @@ class Declarations:
                     "queue",
                 )
         return complete
-
-    @property
-    def startup_calls(self) -> list[DeclaredStartupCall]:
-        return list(self._startup_calls.values())
 
 
 class ScheduleDecorators(TaskDecorators):
@@ -160,7 +131,7 @@ class ScheduleDecorators(TaskDecorators):
         Raises:
             ConfigError: which option, and what it may be.
         """
-        return self._schedule_decorator(parse_rule(expression, None, False, tz), options)
+        return self._schedule_decorator(schedule_options.parse_rule(expression, None, False, tz), options)
 
     def every(self, interval: Duration, *, grid: bool = False, **options: Unpack[ScheduleOptions]) -> ScheduleDecorator:
         """Decorator: run it repeatedly, with a pause of `interval` from the end of one run to the start of the next.
@@ -170,7 +141,7 @@ class ScheduleDecorators(TaskDecorators):
         Raises:
             ConfigError: which option, and what it may be.
         """
-        return self._schedule_decorator(parse_rule(None, interval, grid, "UTC"), options)
+        return self._schedule_decorator(schedule_options.parse_rule(None, interval, grid, "UTC"), options)
 
     @overload
     def on_start(self, task: T, /) -> T: ...
@@ -201,39 +172,39 @@ class ScheduleDecorators(TaskDecorators):
             raise ConfigError(f"once must be True or False, not {short_repr(once)}", "once")
         if lock is not None:
             check_name("lock", lock, ConfigError)
-        args, kwargs = parse_args(options.pop("args", ()))
+        args, kwargs = schedule_options.parse_args(options.pop("args", ()))
         name = options.pop("name", None)
 
         def declare(decorated: Any) -> Any:
             task = self._to_task(decorated, options, frozenset())
-            check_args(task, args, kwargs)
+            schedule_options.check_args(task, args, kwargs)
             named = check_name("name", task.name if name is None else name, ConfigError)
-            self._internals.declarations.add_startup_call(
-                DeclaredStartupCall(name=named, task=task, role=role, once=once, lock=lock, args=args, kwargs=kwargs)
-            )
+            call = DeclaredStartupCall(name=named, task=task, role=role, once=once, lock=lock, args=args, kwargs=kwargs)
+            add_unique("start-up tasks", self._internals.declarations.startup_calls, call)
             return task
 
         return declare(*function) if function else declare
 
     def _schedule_decorator(self, rule: Fields, options: ScheduleOptions) -> ScheduleDecorator:
         check_option_names("a schedule", options, ScheduleOptions.__annotations__)
-        fields = rule | parse_timing(options)
-        args, kwargs = parse_args(options.get("args", ()))
+        fields = rule | schedule_options.parse_timing(options)
+        args, kwargs = schedule_options.parse_args(options.get("args", ()))
         others = {key: value for key, value in options.items() if key not in TimingOptions.__annotations__}
         others.pop("args", None)
         name = others.pop("name", None)
 
         def declare(decorated: Any) -> Any:
             is_task = isinstance(decorated, Task)
-            task = self._to_task(decorated, others, frozenset(ScheduleJobOptions.__annotations__))
+            task = self._to_task(decorated, others, frozenset(schedule_options.ScheduleJobOptions.__annotations__))
             named = task.name if name is None else cast("str", name)
             # On a function the options are those of the new task; on a task they are for the jobs of this schedule.
-            definition = build_definition(named, task, fields | (parse_job_options(others) if is_task else {}))
-            check_definition(definition)
-            check_args(task, args, kwargs)
-            self._internals.declarations.add(
-                DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs)
+            definition = schedule_options.build_definition(
+                named, task, fields | (schedule_options.parse_job_options(others) if is_task else {})
             )
+            check_definition(definition)
+            schedule_options.check_args(task, args, kwargs)
+            declared = DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs)
+            add_unique("schedules", self._internals.declarations.schedules, declared)
             return task
 
         return cast("ScheduleDecorator", declare)

@@ -18,6 +18,7 @@ from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import check_name, check_number, check_priority, short_repr
 from drumbeat.schedules.rules import MAX_CATCH_UP
+from drumbeat.settings import Settings
 
 from .options import check_retries, check_timeout
 from .task import Task
@@ -128,9 +129,23 @@ def encode_args(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 def build_definition(name: str, task: Task[..., Any], fields: Fields, *, args: str = "{}") -> NewSchedule:
     """A definition from parsed fields, without what only a running program knows."""
     base = NewSchedule(
-        name=name, task=task.name, kind=RuleKind.CRON, rule="", queue=task.queue, args=args, signature=""
+        name=name, task=task.name, kind=RuleKind.CRON, rule="", queue=task.options.queue, args=args, signature=""
     )
     return msgspec.structs.replace(base, **{"priority": task.options.priority, **fields})
+
+
+def complete_definition(
+    made: NewSchedule, task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings
+) -> NewSchedule:
+    """The definition, completed with what only a running program knows."""
+    return msgspec.structs.replace(
+        made,
+        args=encode_args(task, args, kwargs, settings.payload_limit),
+        signature=task.signature.hash,
+        crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
+        on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
+        app=settings.name,
+    )
 
 
 def _parse_enum(name: str, value: Any, members: type[StrEnum]) -> StrEnum:

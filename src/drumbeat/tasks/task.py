@@ -7,7 +7,6 @@ Calling a task directly calls the function. A task reaches its app through the `
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -17,12 +16,11 @@ from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
-from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
-from drumbeat.retry import Backoff
 
 from .dead_letter import DeadLetterSignature
-from .options import EnqueueOptions, EnqueueOverrides, Options, Pool, parse_enqueue_options
+from .options import EnqueueOptions, EnqueueOverrides, Options, parse_enqueue_options
+from .registered_function import AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
 P = ParamSpec("P")
@@ -47,7 +45,7 @@ class ArgumentCodec(Protocol):
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
 
-class Task(Generic[P, R]):
+class Task(RegisteredFunction[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
     runs_user_code = True
@@ -64,42 +62,13 @@ class Task(Generic[P, R]):
         options: Options,
         signature: ArgumentCodec | None = None,
     ) -> None:
-        self._enqueuer = enqueuer
-        self.function = function
-        self.name = name
+        super().__init__(enqueuer, function, name)
         self.options = options
         self.signature: ArgumentCodec = Signature.of(function) if signature is None else signature
-        self.source_location = source_location_of(function)
-        self.is_async = inspect.iscoroutinefunction(function)
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
         self._on_dead: str | None = None
         self._hash: str | None = None
-        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
-
-    @property
-    def queue(self) -> str:
-        return self.options.queue
-
-    @property
-    def pool(self) -> Pool:
-        return self.options.pool
-
-    @property
-    def retries(self) -> int:
-        return self.options.retries
-
-    @property
-    def backoff(self) -> Backoff:
-        return self.options.backoff
-
-    @property
-    def timeout_us(self) -> int | None:
-        return self.options.timeout_us
-
-    @property
-    def batch(self) -> int | None:
-        return self.options.batch
 
     @property
     def returns(self) -> Any:
@@ -198,26 +167,13 @@ class Task(Generic[P, R]):
             )
         return queue
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
 
-
-class AsyncTask(Task[P, R]):
+class AsyncTask(AsyncFunction[P, R], Task[P, R]):
     """A task whose function is `async def`."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function itself; nothing is enqueued."""
-        called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
-        return called
 
-
-class SyncTask(Task[P, R]):
+class SyncTask(SyncFunction[P, R], Task[P, R]):
     """A task whose function is `def`."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself; nothing is enqueued."""
-        returned: R = self.function(*args, **kwargs)
-        return returned
 
 
 class BoundTask(Generic[P, R]):
@@ -275,14 +231,6 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
-def check_function(kind: str, function: Any) -> None:
-    """Refuse what cannot be `kind`, such as `a task`: classes, generators, and other tasks and rooms."""
-    if not callable(function) or isinstance(function, type) or hasattr(function, "source_location"):
-        raise ConfigError(f"{kind} must be a function, not {short_repr(function)}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigError(f"{function.__qualname__} is a generator: {kind} must return, not yield")
-
-
 def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> None:
     try:
         inspect.signature(function).bind(*names)
@@ -307,9 +255,3 @@ def check_no_loop(api_name: str, instead: str) -> None:
     except RuntimeError:
         return
     raise WrongContext(api_name, instead, loop_runs=True)
-
-
-def source_location_of(function: Callable[..., Any]) -> str:
-    """file:line of a function."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return "an unknown location" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

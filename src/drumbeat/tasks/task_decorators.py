@@ -7,12 +7,10 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from drumbeat.errors import ConfigError
-from drumbeat.names import check_name
-
 from .batch import BatchDecorator, BatchTask
 from .options import TaskOptions, parse_task_options
-from .task import AsyncTask, SyncTask, Task, TaskDecorator, check_function
+from .registered_function import check_function
+from .task import AsyncTask, SyncTask, Task, TaskDecorator
 
 if TYPE_CHECKING:
     from drumbeat.internals import AppInternals
@@ -48,8 +46,7 @@ class TaskDecorators:
         return self._register_task(*function, batch=batch, options=given)
 
     def _register_task(self, function: Any, *, batch: int | None, options: TaskOptions) -> Task[..., Any]:
-        check_function("a task", function)
-        name = check_name("task", options.get("name", getattr(function, "__name__", "")), ConfigError)
+        name = check_function("task", function, options.get("name"))
         is_async = inspect.iscoroutinefunction(function)
         parsed = parse_task_options(options, batch=batch, is_async=is_async)
         kind: type[Task[..., Any]] = BatchTask if batch is not None else AsyncTask if is_async else SyncTask

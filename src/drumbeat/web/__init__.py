@@ -13,7 +13,7 @@ from drumbeat.errors import ConfigError
 from drumbeat.web.route import AccessRole, Caller
 
 if TYPE_CHECKING:
-    from drumbeat.protocols import DashboardApp
+    from drumbeat.admin import Admin
     from drumbeat.web.access import Access
     from drumbeat.web.asgi import Dashboard
     from drumbeat.web.panels import Panel
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["AccessRole", "Caller", "Dashboard", "dashboard"]
 
 
-def dashboard(
-    app: DashboardApp, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()
-) -> Dashboard:
+def dashboard(app: Admin, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()) -> Dashboard:
     """The dashboard of an app as an ASGI application; `panels` are added to its overview.
 
     access: a function that identifies callers; "open": local requests are admin, unless there are tokens or a proxy; None:

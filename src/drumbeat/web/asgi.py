@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 
-from drumbeat.protocols import DashboardApp
+from drumbeat.admin import Admin
 from drumbeat.web import access, parsing
 from drumbeat.web.audit_middleware import call_handler, perform_audited, to_response
 from drumbeat.web.error_pages import accepts_html, render_problem
@@ -65,7 +65,7 @@ class Dashboard:
     """An ASGI application. It may be mounted anywhere: every address is built from root_path."""
 
     def __init__(
-        self, app: DashboardApp, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()
+        self, app: Admin, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()
     ) -> None:
         self.state = DashboardState(app, access, panels)
         self._router = _build_router(self, (*all_routes(), *self.state.panel_routes))

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-
-def doc(text: str) -> Meta:
-    return Meta(description=text)
-
+from drumbeat.core.field_doc import doc as doc
 
 Limit = Annotated[int, doc("Page size, 1 to 500.")]
 Before = Annotated[str | None, doc("Only items older than the one with this id: `next` of the previous page.")]

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
+from drumbeat.admin import Admin
 from drumbeat.durations import from_us
 from drumbeat.errors import InvalidArguments
-from drumbeat.protocols import DashboardApp
 from drumbeat.web.access import has_role
 from drumbeat.web.problem import Problem
 from drumbeat.web.route import ANONYMOUS, AccessRole, NoParameters
@@ -52,7 +52,7 @@ class DashboardRequest(Request):
         self._loaded: dict[str, Any] = {}
 
     @property
-    def app(self) -> DashboardApp:
+    def app(self) -> Admin:
         """Not Starlette's: when mounted, that would be the application around us."""
         return self.dashboard.app
 

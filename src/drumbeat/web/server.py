@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from drumbeat.admin import Admin
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.processes.signals import stop_on_signals
-from drumbeat.protocols import DashboardApp
 from drumbeat.web import dashboard
 from drumbeat.web.access import OPEN, check_listener
 from drumbeat.web.asgi import Dashboard
@@ -114,7 +114,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 async def serve(
-    app: DashboardApp, *, on_ready: Callable[[str], None], stop_scope: Callable[[Callable[[], None]], Any]
+    app: Admin, *, on_ready: Callable[[str], None], stop_scope: Callable[[Callable[[], None]], Any]
 ) -> None:
     """Serve the dashboard of this app until stopped.
 
@@ -129,14 +129,14 @@ async def serve(
             await server.serve([listener])
 
 
-async def _try_store(host: DashboardApp) -> None:
+async def _try_store(host: Admin) -> None:
     try:
         await host.store()
     except StoreUnavailable as error:
         log.warning("store unavailable at start", extra={"reason": str(error)})
 
 
-def run(app: DashboardApp, *, on_ready: Callable[[str], None]) -> int:
+def run(app: Admin, *, on_ready: Callable[[str], None]) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
     asyncio.run(serve(app, on_ready=on_ready, stop_scope=stop_on_signals))
     return 0

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+from drumbeat.admin import Admin
 from drumbeat.admin.health import HealthMonitor
-from drumbeat.protocols import DashboardApp
 from drumbeat.web.access import Access, AccessControl
 from drumbeat.web.background_acts import BackgroundActs
 from drumbeat.web.panels import Panel, panel_routes
@@ -51,7 +51,7 @@ class StreamLimiter:
 
 class DashboardState:
     def __init__(
-        self, app: DashboardApp, access: Access | Literal["open"] | None = None, panels: Sequence[Panel] = ()
+        self, app: Admin, access: Access | Literal["open"] | None = None, panels: Sequence[Panel] = ()
     ) -> None:
         self.app = app
         self._access = access

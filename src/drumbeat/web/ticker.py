@@ -14,6 +14,7 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.admin import Admin
 from drumbeat.admin.health import HealthMonitor
 from drumbeat.clock import jitter
 from drumbeat.core.health import HealthLevel
@@ -22,7 +23,6 @@ from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import DrumbeatError
-from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import mask_urls
 from drumbeat.store.protocol import Store
 from drumbeat.web.metrics import queue_lag
@@ -107,7 +107,7 @@ class SlowFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ticker:
-    def __init__(self, host: DashboardApp, health: HealthMonitor) -> None:
+    def __init__(self, host: Admin, health: HealthMonitor) -> None:
         self._app = host
         self._health = health
         self._poll_lock = asyncio.Lock()

@@ -6,6 +6,7 @@ handler, abandons a thread and kills a child process.
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, RunningJob
@@ -14,49 +15,27 @@ from drumbeat.tracing import AttemptSpan
 from drumbeat.worker.thread_pool import ThreadCall
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HandlerRun:
     """One call of a handler: for one job, or for the jobs of a batch."""
 
-    __slots__ = (
-        "call",
-        "cancels",
-        "deadline",
-        "in_thread",
-        "is_abandoned",
-        "jobs",
-        "running",
-        "slot",
-        "span",
-        "started_us",
-        "task",
-    )
-
-    def __init__(
-        self,
-        jobs: list[ClaimedJob],
-        task: str,
-        running: RunningJob,
-        slot: "asyncio.Task[Any]",
-        started_us: int,
-        in_thread: bool,
-    ) -> None:
-        self.jobs = jobs
-        self.task = task
-        self.running = running
-        self.slot = slot
-        self.started_us = started_us
-        self.in_thread = in_thread
-        """Runs in a thread: cancellation cannot end it, only its own check of the signal."""
-        self.span: AttemptSpan | None = None
-        """Its span, if the program traces."""
-        self.cancels = 0
-        """How often we cancelled the slot."""
-        self.is_abandoned = False
-        """Its handler swallowed its cancellation: its outcome is reported, and its slot is replaced."""
-        self.call: ThreadCall | None = None
-        """The call in a thread, which records when it ended."""
-        self.deadline: float | None = None
-        """When it times out, by the monotonic clock."""
+    jobs: list[ClaimedJob]
+    task: str
+    running: RunningJob
+    slot: "asyncio.Task[Any]"
+    started_us: int
+    in_thread: bool
+    """Runs in a thread: cancellation cannot end it, only its own check of the signal."""
+    span: AttemptSpan | None = None
+    """Its span, if the program traces."""
+    cancels: int = 0
+    """How often we cancelled the slot."""
+    is_abandoned: bool = False
+    """Its handler swallowed its cancellation: its outcome is reported, and its slot is replaced."""
+    call: ThreadCall | None = None
+    """The call in a thread, which records when it ended."""
+    deadline: float | None = None
+    """When it times out, by the monotonic clock."""
 
     @property
     def is_interrupted(self) -> bool:

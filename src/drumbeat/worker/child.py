@@ -86,17 +86,13 @@ class WorkerLink:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._send_lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self.inbox: asyncio.Queue[tuple[child_protocol.RunJob, RunningJob] | None] = asyncio.Queue()
         self.progress = ProgressSender(self)
         self.completer: JobCompleter | None = None
         """Set once the program is loaded, before ChildReady is sent."""
         self.instance = InstanceId("")
         threading.Thread(target=self._listen, name="drumbeat-link", daemon=True).start()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
 
     def send(self, message: child_protocol.MessageToWorker) -> None:
         try:
@@ -114,12 +110,12 @@ class WorkerLink:
                     self.instance = request.instance
                     # Made here, so that an abort that follows at once cannot miss it.
                     running = RunningJob(request.job, self.progress.put, self.completer, request.started_us)
-                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, (request, running))
+                    self.loop.call_soon_threadsafe(self.inbox.put_nowait, (request, running))
                 case child_protocol.AbortJob(reason=reason):
                     if running is not None:
                         running.aborted.set(reason)
                 case child_protocol.StopChild():
-                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, None)
+                    self.loop.call_soon_threadsafe(self.inbox.put_nowait, None)
         # The worker is gone, and other workers get its jobs: what runs here must not go on.
         exit_with_group()
 
@@ -177,7 +173,7 @@ class ChildServer:
     """Runs jobs from the inbox, one after another."""
 
     def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
-        self._task_specs = build_task_specs(app.registered_tasks)
+        self._task_specs = build_task_specs(app.registry)
         self._lifespans = app.lifespans
         self._settings = settings
         self._link = link

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from drumbeat.context import AbortSignal
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import Failure
 from drumbeat.errors import DrumbeatError
-from drumbeat.ids import InstanceId
 from drumbeat.processes.exit_codes import describe_exit
 from drumbeat.processes.frames import FramePipe
 from drumbeat.processes.managed import ManagedProcess
@@ -29,7 +29,6 @@ from drumbeat.worker.result import HandlerResult, ResultKind
 
 log = logging.getLogger(__name__)
 
-NO_INSTANCE = InstanceId("")
 IDLE_TIMEOUT = 60.0
 START_TIMEOUT = 300.0
 """How long a child may take to load the program and to open its resources."""
@@ -45,6 +44,20 @@ class ChildFailed(DrumbeatError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"a child process cannot run jobs: {reason}")
         self.reason = reason
+
+
+@dataclass(slots=True, kw_only=True)
+class ChildRun:
+    """A run of a job in a child process, and who is told about it."""
+
+    request: child_protocol.RunJob
+    abort: AbortSignal
+    note: Callable[[ClaimedJob, Any], None]
+    """Takes progress."""
+    on_started: Callable[[], None] = lambda: None
+    """Called when the handler starts."""
+    on_ended: Callable[[float], None] = lambda took: None
+    """Called, if the job has a timeout, with the seconds that the handler took."""
 
 
 class ChildPool:
@@ -67,20 +80,8 @@ class ChildPool:
         """The children that live now."""
         return sorted(child.process.pid for child in self._children if child.process.is_alive)
 
-    async def run(
-        self,
-        job: ClaimedJob,
-        *,
-        abort: AbortSignal,
-        note: Callable[[ClaimedJob, Any], None],
-        on_started: Callable[[], None] = lambda: None,
-        on_ended: Callable[[float], None] = lambda took: None,
-        instance: InstanceId = NO_INSTANCE,
-        started_us: int = 0,
-        trace: str | None = None,
-    ) -> HandlerResult:
-        """Run a job in a child of its own. `on_started` is called when its handler starts; `on_ended`, if the job has a
-        timeout, with the seconds that the handler took. Cancellation kills the child.
+    async def run(self, run: ChildRun) -> HandlerResult:
+        """Run a job in a child of its own. Cancellation kills the child.
 
         Raises:
             ChildFailed: the job has not been started.
@@ -89,9 +90,7 @@ class ChildPool:
             while True:
                 child, is_fresh = await self._acquire()
                 try:
-                    answer = await child.run(
-                        child_protocol.RunJob(job, instance, started_us, trace), abort, note, on_started, on_ended
-                    )
+                    answer = await child.run(run)
                 except BaseException:
                     await child.kill_and_wait()
                     raise
@@ -201,22 +200,15 @@ class ChildProcess:
                     f"it died when it started: {describe_exit(await self._exit_code_after_eof())}"
                 )
 
-    async def run(
-        self,
-        request: child_protocol.RunJob,
-        abort: AbortSignal,
-        note: Callable[[ClaimedJob, Any], None],
-        on_started: Callable[[], None],
-        on_ended: Callable[[float], None],
-    ) -> HandlerResult | child_protocol.ChildRefused:
+    async def run(self, run: ChildRun) -> HandlerResult | child_protocol.ChildRefused:
         """The result; ChildRefused if the job was not started, with an empty reason if the process was found dead."""
         self.uses += 1
         self.is_busy = True
-        self._send(request)
+        self._send(run.request)
         async with asyncio.TaskGroup() as group:
-            aborting = group.create_task(self._send_abort(abort), name=f"abort of {request.job.id}")
+            aborting = group.create_task(self._send_abort(run.abort), name=f"abort of {run.request.job.id}")
             try:
-                return await self._receive_result(request.job, note, on_started, on_ended)
+                return await self._receive_result(run)
             finally:
                 aborting.cancel()
                 self.is_busy = False
@@ -242,23 +234,17 @@ class ChildProcess:
     async def _send_abort(self, abort: AbortSignal) -> None:
         self._send(child_protocol.AbortJob(await abort))
 
-    async def _receive_result(
-        self,
-        job: ClaimedJob,
-        note: Callable[[ClaimedJob, Any], None],
-        on_started: Callable[[], None],
-        on_ended: Callable[[float], None],
-    ) -> HandlerResult | child_protocol.ChildRefused:
+    async def _receive_result(self, run: ChildRun) -> HandlerResult | child_protocol.ChildRefused:
         has_started = False
         while (message := await self._receive()) is not None:
             match message:
                 case child_protocol.HandlerStarted():
                     has_started = True
-                    on_started()
+                    run.on_started()
                 case child_protocol.ProgressReported(progress=progress):
-                    note(job, msgspec.json.decode(progress))
+                    run.note(run.request.job, msgspec.json.decode(progress))
                 case child_protocol.HandlerEnded(took=took):
-                    on_ended(took)
+                    run.on_ended(took)
                 case child_protocol.JobResult(result=result):
                     return result
                 case child_protocol.ChildRefused():

@@ -10,7 +10,8 @@ from drumbeat.clock import Timer
 from drumbeat.context import Completion
 from drumbeat.core.job import Failure
 from drumbeat.worker.active_runs import HandlerRun
-from drumbeat.worker.child_pool import ChildFailed, ChildPool
+from drumbeat.worker.child_pool import ChildFailed, ChildPool, ChildRun
+from drumbeat.worker.child_protocol import RunJob
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_suspects import CrashSuspectLimiter, NoChildFree
 from drumbeat.worker.reporter import OutcomeReporter
@@ -70,15 +71,15 @@ class ChildRunner:
                 timer.cancel()
 
         try:
+            trace = None if run.span is None else run.span.trace
             result = await self._pool.run(
-                run.jobs[0],
-                abort=run.running.aborted,
-                note=self._reporter.put_progress,
-                on_started=on_started,
-                on_ended=on_ended,
-                instance=self._identity(),
-                started_us=run.started_us,
-                trace=None if run.span is None else run.span.trace,
+                ChildRun(
+                    request=RunJob(run.jobs[0], self._identity(), run.started_us, trace),
+                    abort=run.running.aborted,
+                    note=self._reporter.put_progress,
+                    on_started=on_started,
+                    on_ended=on_ended,
+                )
             )
             if result.kind is not ResultKind.CRASHED:
                 run.running.completion = result.completion

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drumbeat.context import Completion
-from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
-from drumbeat.core.job import JobState, OutcomeKind
-from drumbeat.ids import InstanceId
+from drumbeat.core.claim import ClaimedJob, ClaimRef
+from drumbeat.core.job import JobState
 from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import Inspector
-from drumbeat.worker.reporter import OutcomeReporter
-from drumbeat.worker.result import NOT_COMMITTED, HandlerResult, ResultKind
+from drumbeat.worker.core import WorkerCore
+from drumbeat.worker.result import NOT_COMMITTED, RETURNED_NOTHING, HandlerResult, ResultKind
 
 log = logging.getLogger(__name__)
 
@@ -26,24 +25,16 @@ class UnverifiedCompletion:
     job: ClaimedJob
     result: HandlerResult
     completion: Completion
-    started_at: int
-    finished_at: int
-    put_result: Callable[[HandlerResult], Outcome | None]
-    """Reports this result if the job was not completed."""
-    on_settled: Callable[[Outcome | None], None]
-    """Called with the outcome."""
+    settle: Callable[[HandlerResult, bool], None]
+    """Called with the result to report, and whether the store has it already."""
 
 
 class CompletionVerifier:
     name = "commit check"
 
-    def __init__(
-        self, inspect: Inspector, reporter: OutcomeReporter, backoff: OutageBackoff, identity: Callable[[], InstanceId]
-    ) -> None:
+    def __init__(self, core: WorkerCore, inspect: Inspector) -> None:
         self._inspect = inspect
-        self._reporter = reporter
-        self._backoff = backoff
-        self._identity = identity
+        self._backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._inbox: asyncio.Queue[UnverifiedCompletion | None] = asyncio.Queue()
 
     def put(self, completion: UnverifiedCompletion) -> None:
@@ -58,10 +49,10 @@ class CompletionVerifier:
         while (unverified := await self._inbox.get()) is not None:
             claim, result = ClaimRef(unverified.job.id, unverified.job.token), unverified.result
             if unverified.completion is Completion.CONFIRMED or await self.is_committed(claim):
-                outcome: Outcome | None = self._report_success(unverified)
+                unverified.settle(RETURNED_NOTHING, True)
+                _warn_of_ignored(unverified.job, result)
             else:
-                outcome = unverified.put_result(NOT_COMMITTED if result.kind is ResultKind.RETURNED else result)
-            unverified.on_settled(outcome)
+                unverified.settle(NOT_COMMITTED if result.kind is ResultKind.RETURNED else result, False)
 
     async def is_committed(self, claim: ClaimRef) -> bool:
         """Whether this claim ended as succeeded; retried until the store answers."""
@@ -69,20 +60,12 @@ class CompletionVerifier:
         record = found.get(claim.id)
         return record is not None and record.state is JobState.SUCCEEDED and record.token == claim.token
 
-    def _report_success(self, unverified: UnverifiedCompletion) -> Outcome:
-        job, result = unverified.job, unverified.result
-        outcome = Outcome(
-            id=job.id,
-            token=job.token,
-            kind=OutcomeKind.SUCCEEDED,
-            started_at=unverified.started_at,
-            finished_at=unverified.finished_at,
-        )
-        self._reporter.apply_statuses(self._identity(), [outcome], [WriteStatus.DUPLICATE])
-        facts = {"job": job.id, "task": job.task}
-        if result.kind is not ResultKind.RETURNED:
-            reason = result.error or result.reason or result.kind
-            log.warning("a handler failed after its job was completed", extra=facts | {"error": str(reason)})
-        elif result.result is not None:
-            log.warning("a handler returned a result after its job was completed: give it to complete()", extra=facts)
-        return outcome
+
+def _warn_of_ignored(job: ClaimedJob, result: HandlerResult) -> None:
+    """What a handler does after it has completed its job has no effect."""
+    facts = {"job": job.id, "task": job.task}
+    if result.kind is not ResultKind.RETURNED:
+        reason = result.error or result.reason or result.kind
+        log.warning("a handler failed after its job was completed", extra=facts | {"error": str(reason)})
+    elif result.result is not None:
+        log.warning("a handler returned a result after its job was completed: give it to complete()", extra=facts)

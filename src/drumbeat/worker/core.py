@@ -48,7 +48,7 @@ class WorkerCore:
         self.clock = app.clock
         self.events = app.events
         self.journal = journal
-        self.task_specs = build_task_specs(app.registered_tasks)
+        self.task_specs = build_task_specs(app.registry)
         self.identity = Identity()
         self.store_clock = StoreClock()
         self.runs = ActiveRuns()

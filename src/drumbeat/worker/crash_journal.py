@@ -16,9 +16,9 @@ import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef
 from drumbeat.ids import InstanceId, JobId
 
 MAGIC = b"drumbeat journal"
@@ -30,16 +30,6 @@ _FIRST = struct.Struct("<q36sI")  # token, id, count: in this order, so that the
 _NEXT = struct.Struct("<q36s")
 _COUNT_AT = 44
 _ZERO = bytes(4)
-
-
-class JournalEntry(Protocol):
-    """What is recorded of a claimed job."""
-
-    @property
-    def id(self) -> JobId: ...
-
-    @property
-    def token(self) -> int: ...
 
 
 class CrashJournal:
@@ -87,7 +77,7 @@ class CrashJournal:
         id = instance.encode()
         _INSTANCE.pack_into(self._memory, _INSTANCE_AT, id, len(id))
 
-    def record_start(self, slot: int, jobs: Sequence[JournalEntry]) -> None:
+    def record_start(self, slot: int, jobs: Sequence[ClaimedJob | ClaimRef]) -> None:
         """Record that these jobs start, before the first of them runs. The slot was cleared since its last start."""
         start = self._starts[slot]
         first = jobs[0]
@@ -128,7 +118,7 @@ class NullCrashJournal:
     def set_instance(self, instance: InstanceId) -> None:
         pass
 
-    def record_start(self, slot: int, jobs: Sequence[JournalEntry]) -> None:
+    def record_start(self, slot: int, jobs: Sequence[ClaimedJob | ClaimRef]) -> None:
         pass
 
     def clear(self, slot: int) -> None:

@@ -53,7 +53,7 @@ class FetchTimer:
     def __init__(self, clock: Clock, poll: float) -> None:
         self._clock = clock
         self._poll = poll
-        self._offset = StoreClockOffset()
+        self.offset = StoreClockOffset()
         self._poll_at = 0.0
         self._due_at = 0.0
         """The next known due time; 0: none. Kept until it has passed: an answer may be older than a notification before it."""
@@ -92,9 +92,6 @@ class FetchTimer:
             self._poll_at = self._due_at or now + jitter(self._poll)
         return was_due
 
-    def record_answer(self, store_now: int, asked_at: float) -> None:
-        self._offset.record_answer(store_now, asked_at)
-
     def rearm(self, next_due_at: int | None) -> None:
         """A claim was not filled; `next_due_at`: when the store's next job is due."""
         now = self._clock.monotonic()
@@ -111,7 +108,7 @@ class FetchTimer:
         return True
 
     def _to_local(self, run_at: int, now: float) -> float:
-        local = self._offset.to_local(run_at, now)
+        local = self.offset.to_local(run_at, now)
         return now + (run_at - self._clock.now_us()) / 1e6 if local is None else local
 
 
@@ -180,7 +177,7 @@ class Fetcher:
         self, timer: FetchTimer, capacity: FetchCapacity, queue_weights: QueueWeights, wake: Callable[[], None]
     ) -> None:
         self._timer = timer
-        self._capacity = capacity
+        self.capacity = capacity
         self._queue_weights = queue_weights
         self._wake = wake
         self._parked = ParkedClaims()
@@ -195,17 +192,6 @@ class Fetcher:
     @property
     def is_stopped(self) -> bool:
         return self.state is STOPPED
-
-    @property
-    def has_claim_in_flight(self) -> bool:
-        return self._capacity.in_flight > 0
-
-    @property
-    def prefetch_limit(self) -> int:
-        return self._capacity.prefetch_limit
-
-    def on_stalled(self) -> None:
-        self._capacity.on_stalled()
 
     def on_notification(self, run_at: int) -> None:
         """A hint: a job with this due time may have come; 0: it is due now."""
@@ -235,7 +221,7 @@ class Fetcher:
             self._change(_ON_REST)
             self._timer.delay(REST_INTERVAL)
             return None
-        self._capacity.in_flight += limit
+        self.capacity.in_flight += limit
         # Before the claim is sent: a notification that arrives while it is in flight must not be lost.
         was_due = self._timer.take_due()
         is_expected, self._is_job_expected = self._is_job_expected or was_due, False
@@ -253,14 +239,14 @@ class Fetcher:
 
     def next_idle_claim(self) -> ClaimRequest | None:
         """As `next_claim`, while a call without a claim is in flight: only if idle slots would wait for its answer."""
-        return self.next_claim() if self._capacity.has_idle_buffer else None
+        return self.next_claim() if self.capacity.has_idle_buffer else None
 
     def on_answer(self, claim: ClaimRequest, answer: ClaimResult, asked_at: float) -> None:
         """The answer to a claim that was sent at this local monotonic time."""
         jobs = answer.jobs
-        self._timer.record_answer(answer.now, asked_at)
-        self._capacity.in_flight -= claim.limit
-        self._capacity.record_jobs(jobs)
+        self._timer.offset.record_answer(answer.now, asked_at)
+        self.capacity.in_flight -= claim.limit
+        self.capacity.record_jobs(jobs)
         self._queue_weights.record_claim(claim.queues, Counter(job.queue for job in jobs), claim.limit)
         self._parked.record_answer(claim, answer)
         if len(jobs) + len(answer.malformed) >= claim.limit:
@@ -273,12 +259,12 @@ class Fetcher:
 
     def on_parked_jobs(self, jobs: Sequence[ClaimedJob]) -> None:
         """The jobs of a parked claim. Every queue was empty when it was made, so queue weights need no correction."""
-        self._capacity.record_jobs(jobs)
+        self.capacity.record_jobs(jobs)
         self._wake()
 
     def on_claim_failed(self, claim: ClaimRequest) -> None:
         """The claim was not answered."""
-        self._capacity.in_flight -= claim.limit
+        self.capacity.in_flight -= claim.limit
         self._queue_weights.record_claim(claim.queues, {}, 0)
         self._change(_ON_NOTIFICATION)
 
@@ -293,7 +279,7 @@ class Fetcher:
         return self.state is not WAITING or self._timer.is_due
 
     def _next_limit(self) -> int:
-        return 0 if self.state is STOPPED else self._capacity.next_limit()
+        return 0 if self.state is STOPPED else self.capacity.next_limit()
 
     def _change(self, transitions: Mapping[FetchState, FetchState]) -> None:
         if self.state is not STOPPED:

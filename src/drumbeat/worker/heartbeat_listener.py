@@ -63,12 +63,7 @@ class HeartbeatListener:
     def __init__(
         self, core: WorkerCore, buffer: JobBuffer, fetcher: Fetcher, reporter: OutcomeReporter, store_loop: StoreLoop
     ) -> None:
-        self._identity = core.identity
-        self._settings = core.settings
-        self._events = core.events
-        self._runs = core.runs
-        self._journal = core.journal
-        self._shutdown = core.shutdown
+        self._core = core
         self._buffer = buffer
         self._fetcher = fetcher
         self._reporter = reporter
@@ -79,13 +74,13 @@ class HeartbeatListener:
         """This instance was the leader, there is no other leader yet, and there are peers that may become one."""
 
     def on_identity(self, id: InstanceId) -> None:
-        self._identity.current = id
-        self._journal.set_instance(id)
+        self._core.identity.current = id
+        self._core.journal.set_instance(id)
 
     def on_heartbeat(self, reply: HeartbeatReply) -> None:
         self._store_loop.on_heartbeat(reply)
         if reply.leader is not None:
-            self._was_leader = reply.leader.instance == self._identity()
+            self._was_leader = reply.leader.instance == self._core.identity()
         self.awaits_successor = self._was_leader and bool(reply.peers)
         self._fetcher.set_unblocks(tuple(sorted(self._runnable.intersection(reply.blocked_on))))
         if reply.cancel_requests:
@@ -94,25 +89,25 @@ class HeartbeatListener:
     def _cancel(self, requests: dict[JobId, int]) -> None:
         for job in self._buffer.remove(requests.keys()):
             self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.CANCELLED))
-        for run in self._runs:
+        for run in self._core.runs:
             # One job of a batch cannot be cancelled alone: it ends as the batch ends.
             job = run.jobs[0]
             if len(run.jobs) == 1 and requests.get(job.id) == job.token and not run.is_interrupted:
                 run.abort(AbortReason.CANCELLED)
 
     def on_lease_lost(self) -> None:
-        self._events.emit(LeaseLost(instance=self._identity(), running=len(self._runs)))
+        self._core.events.emit(LeaseLost(instance=self._core.identity(), running=len(self._core.runs)))
         for job in self._buffer.drain():
             self._reporter.drop(job)
-        self._runs.abort_all(AbortReason.LEASE_LOST)
+        self._core.runs.abort_all(AbortReason.LEASE_LOST)
 
     def on_store_emptied(self) -> None:
-        self._events.emit(StoreEmptied(instance=self._identity(), url=mask_url(self._settings.url)))
+        self._core.events.emit(StoreEmptied(instance=self._core.identity(), url=mask_url(self._core.settings.url)))
 
     def on_instance_died(self, peer: Peer, report: DeadInstanceReport) -> None:
-        self._events.emit(InstanceDied(instance=self._identity(), dead=peer.id, jobs=report))
+        self._core.events.emit(InstanceDied(instance=self._core.identity(), dead=peer.id, jobs=report))
 
     def on_store_unreachable(self, failures: int, reason: str) -> None:
         # With any claim held, or an outcome still to be reported, the worker stays.
         if not self._reporter.held:
-            self._shutdown.leave_store(reason)
+            self._core.shutdown.leave_store(reason)

@@ -51,13 +51,13 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
 
     def request_stop() -> None:
         if worker is not None:
-            if worker.is_stopping:
+            if worker.shutdown.is_stopping:
                 _exit_after_timeout()
             worker.request_stop()
 
     async def main() -> int:
         nonlocal worker
-        widest = max((task.batch or 1 for task in app.registered_tasks), default=1)
+        widest = max((task.options.batch or 1 for task in app.registry), default=1)
         journal = None if journal_path is None else CrashJournal.create(journal_path, settings.concurrency, widest)
         stop = request_stop if journal_path is None else debounce(request_stop, SIGNAL_DEBOUNCE_SECONDS, app.clock)
         worker = Worker(
@@ -71,7 +71,7 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
         )
         with stop_on_signals(stop):
             code = await worker.run()
-        if worker.has_stuck_handlers:
+        if worker.core.stuck.count:
             # A stuck handler must not go on with a job that another worker may run by now.
             _exit_now(code)
         return code
@@ -79,7 +79,9 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             loop = runner.get_loop()
-            loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_current_slot(task)))
+            loop.set_task_factory(
+                task_factory(lambda task: worker is not None and worker.core.runs.is_current_slot(task))
+            )
             try:
                 code = run_until_done(loop, main())
             finally:

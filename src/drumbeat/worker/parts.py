@@ -51,14 +51,12 @@ class WorkerParts:
             recorder,
             store.stats,
             clock,
-            now=core.store_now,
             identity=core.identity,
             backoff=OutageBackoff(clock, FullStoreReporter(core.outage_reporter)),
         )
         self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
-        backoff = OutageBackoff(clock, core.outage_reporter)
-        self.verifier = CompletionVerifier(store.inspect, self.reporter, backoff, core.identity)
+        self.verifier = CompletionVerifier(core, store.inspect)
         completer = JobCompleter(
             store.transactional,
             core.identity,
@@ -96,8 +94,8 @@ def check_process_tasks(core: WorkerCore, ref: str | None) -> None:
 
 
 def _queue_weights(core: WorkerCore) -> QueueWeights:
-    tasks = core.app.registered_tasks
-    weights = core.settings.queue_weights({task.queue for task in tasks}) or {"default": 3}
+    tasks = core.app.registry
+    weights = core.settings.queue_weights({task.options.queue for task in tasks}) or {"default": 3}
     return QueueWeights(weights, strict=core.settings.strict, rests=find_resting_queues(tasks))
 
 

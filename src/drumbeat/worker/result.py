@@ -188,15 +188,7 @@ def to_outcome(
     """The outcome to store; None when the job is no longer ours (its lease is lost)."""
     match result.kind:
         case ResultKind.RETURNED:
-            return Outcome(
-                id=job.id,
-                token=job.token,
-                kind=OutcomeKind.SUCCEEDED,
-                started_at=started_at,
-                finished_at=finished_at,
-                result=result.result,
-                result_error=result.result_error,
-            )
+            kind, delay = OutcomeKind.SUCCEEDED, 0
         case ResultKind.ABORTED if result.reason is AbortReason.LEASE_LOST:
             return None
         case ResultKind.ABORTED if result.reason is AbortReason.DRAINING:
@@ -218,6 +210,8 @@ def to_outcome(
         kind=kind,
         started_at=started_at,
         finished_at=finished_at,
+        result=result.result,
+        result_error=result.result_error,
         error=result.error,
         delay=delay,
         follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,

@@ -25,7 +25,6 @@ from drumbeat.service import Wakeup
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
-from drumbeat.tasks.room import Room
 from drumbeat.user_code import call_with_timeout
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.event_loop import guest_context
@@ -49,11 +48,8 @@ class RoomConsumer:
     """The rooms that a worker is in."""
 
     def __init__(self, core: WorkerCore, threads: ThreadPool) -> None:
-        self._rooms = {room.name: room for room in core.app.registered_rooms}
-        self._clock = core.clock
-        self._events = core.events
-        self._identity = core.identity
-        self._guard = core.guard
+        self._rooms = dict(core.app.rooms)
+        self._core = core
         self._threads = threads
         self._wakeup = Wakeup(core.clock)
         self._calls: dict[asyncio.Task[None], RoomCall] = {}
@@ -84,7 +80,7 @@ class RoomConsumer:
         for call in self._calls.values():
             call.signal.set(AbortReason.DRAINING)
         if self._rooms:
-            self._clock.call_later(CANCEL_DELAY, self._cancel_async)
+            self._core.clock.call_later(CANCEL_DELAY, self._cancel_async)
         self._wakeup.set()
 
     def interrupt(self) -> None:
@@ -128,7 +124,7 @@ class RoomConsumer:
         await self._leave(store, group)
 
     def _on_notification(self, instance: str) -> None:
-        if instance in ("", self._identity()):
+        if instance in ("", self._core.identity()):
             self._wakeup.set()
 
     async def _take_messages(self, store: Store, group: asyncio.TaskGroup) -> None:
@@ -136,7 +132,7 @@ class RoomConsumer:
         free = MAX_CALLS - len(self._calls)
         if not free:
             return
-        messages = await store.rooms.take(self._identity(), free)
+        messages = await store.rooms.take(self._core.identity(), free)
         self._may_have_more = len(messages) == free
         for message in messages:
             signal, room = AbortSignal(), self._rooms.get(message.room)
@@ -150,7 +146,7 @@ class RoomConsumer:
     async def _leave(self, store: Store, group: asyncio.TaskGroup) -> None:
         """Leave the rooms, and take what was sent before."""
         try:
-            await store.instances.leave_rooms(self._identity())
+            await store.instances.leave_rooms(self._core.identity())
             while not self._is_closed:
                 self._wakeup.clear()
                 await self._take_messages(store, group)
@@ -179,7 +175,9 @@ class RoomConsumer:
             self._emit_failed(message, Failure("Undecodable", f"the arguments cannot be read: {error.reason}"))
             return
         try:
-            await self._attempt(room, functools.partial(room.function, *args, **kwargs), signal)
+            call = functools.partial(room.function, *args, **kwargs)
+            in_place = call if room.is_async else functools.partial(self._threads.run, call)
+            await call_with_timeout(in_place, room.timeout_us, signal)
         except asyncio.CancelledError as error:
             if self._is_closed or self._is_cancelled:
                 self._emit_failed(message, Failure("Interrupted", "the worker ended before the handler did"))
@@ -188,16 +186,13 @@ class RoomConsumer:
         except BaseException as error:  # the user's own code, whatever it raises
             self._emit_failed(message, describe_failure(error), error)
         finally:
-            self._guard.restore_loop()
-
-    async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
-        await call_with_timeout(call if room.is_async else lambda: self._threads.run(call), room.timeout_us, signal)
+            self._core.guard.restore_loop()
 
     def _emit_failed(self, message: RoomMessage, error: Failure, exception: BaseException | None = None) -> None:
         self._failed[message.room] += 1
-        self._events.emit(
+        self._core.events.emit(
             RoomFailed(
-                instance=self._identity(),
+                instance=self._core.identity(),
                 room=message.room,
                 message=message.id,
                 error=error,

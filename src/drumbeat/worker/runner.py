@@ -18,9 +18,10 @@ from drumbeat import tracing
 from drumbeat.clock import Timer
 from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
-from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import OutcomeKind
 from drumbeat.events import JobStarted, ThreadAbandoned
+from drumbeat.worker import result as results
 from drumbeat.worker.active_runs import HandlerRun
 from drumbeat.worker.batch_call import build_calls, split_results
 from drumbeat.worker.child_runner import ChildRunner
@@ -29,18 +30,7 @@ from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
-from drumbeat.worker.result import (
-    INTERRUPTED,
-    RETURNED_NOTHING,
-    HandlerResult,
-    ResultKind,
-    describe_failure,
-    from_abort,
-    from_exception,
-    from_timeout,
-    from_value,
-    to_outcome,
-)
+from drumbeat.worker.result import HandlerResult, ResultKind
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
 
@@ -121,13 +111,9 @@ class JobRunner:
             value = await spec.function(*args, **kwargs)
             if me.cancelling():
                 await yield_to_loop()  # the handler cancelled itself just before it returned: that arrives here
-            result = RETURNED_NOTHING if value is None else from_value(value, self._payload_limit)
-        except asyncio.CancelledError as error:
-            result = self._from_cancellation(run, spec, error)
-            if result is None:
-                raise
+            result = results.RETURNED_NOTHING if value is None else results.from_value(value, self._payload_limit)
         except BaseException as error:  # the handler's own
-            result = self._from_exception(run, error)
+            result = self._from_error(run, spec, error)
         finally:
             if FORKS.count != self._forks:
                 FORKS.exit_forked_copy()
@@ -138,7 +124,7 @@ class JobRunner:
                 raise SlotAbandoned
             self._journal.clear(slot)
             self._runs.remove(run)
-            if result is RETURNED_NOTHING and not me.cancelling() and running.completion is None:
+            if result is results.RETURNED_NOTHING and not me.cancelling() and running.completion is None:
                 finished = self._store_now()
                 self._prefetch.record_run(finished - started)
                 self._reporter.put(
@@ -151,7 +137,7 @@ class JobRunner:
                     )
                 )
             else:
-                self._handle_result(run, spec, INTERRUPTED if result is None else result)
+                self._handle_result(run, spec, results.INTERRUPTED if result is None else result)
 
     async def run(self, slot: int, me: "asyncio.Task[Any]", group: list[ClaimedJob]) -> None:
         """Run jobs of one task in a slot whose task is `me`; each outcome is put when this returns or raises."""
@@ -213,12 +199,8 @@ class JobRunner:
                 result = await self._call_handler(run, spec, arguments)
             if me.cancelling():
                 await yield_to_loop()
-        except asyncio.CancelledError as error:
-            result = self._from_cancellation(run, spec, error)
-            if result is None:
-                raise
         except BaseException as error:  # the handler's own
-            result = self._from_exception(run, error)
+            result = self._from_error(run, spec, error)
         finally:
             if FORKS.count != self._forks:
                 FORKS.exit_forked_copy()
@@ -231,7 +213,7 @@ class JobRunner:
                 raise SlotAbandoned
             self._journal.clear(slot)
             self._runs.remove(run)
-            self._handle_result(run, spec, INTERRUPTED if result is None else result)
+            self._handle_result(run, spec, results.INTERRUPTED if result is None else result)
 
     async def _call_handler(
         self, run: HandlerRun, spec: TaskSpec, arguments: list[Arguments]
@@ -251,7 +233,7 @@ class JobRunner:
             value = submitted.value
         if spec.batch:
             return split_results(spec.name, len(run.jobs), value, self._payload_limit)
-        return from_value(value, self._payload_limit)
+        return results.from_value(value, self._payload_limit)
 
     def abandon(self, slot: int, run: HandlerRun) -> None:
         """The handler of an interrupted run does not end: report the run as aborted, and leave the handler behind."""
@@ -259,50 +241,67 @@ class JobRunner:
         run.is_abandoned = True
         self._journal.clear(slot)
         self._runs.remove(run)
-        self._handle_result(run, spec, from_abort(reason))
+        self._handle_result(run, spec, results.from_abort(reason))
 
     def _handle_result(self, run: HandlerRun, spec: TaskSpec, result: HandlerResult | list[HandlerResult]) -> None:
         finished = self._store_now()
         reason = run.running.aborted.reason
         if run.is_interrupted and reason is AbortReason.TIMED_OUT and not run.has_ended_in_time:
             # Even if the handler swallowed its cancellation.
-            result = from_timeout(run.jobs[0].timeout or spec.timeout_us or 0)
+            result = results.from_timeout(run.jobs[0].timeout or spec.timeout_us or 0)
         if not self.is_cancelled and not run.is_abandoned:
             # Our cancellation, and any that the handler left behind: the next job in this slot must not see them.
             while run.slot.cancelling():
                 run.slot.uncancel()
         self._prefetch.record_run(finished - run.started_us, len(run.jobs))
         if (completion := run.running.completion) is not None and isinstance(result, HandlerResult):
-            job, started, known = run.jobs[0], run.started_us, result
-            self._verifier.put(
-                UnverifiedCompletion(
-                    *(job, known, completion, started, finished),
-                    put_result=lambda end: self._put_outcome(job, spec, end, started, finished),
-                    on_settled=lambda outcome: _finish_span(run, [outcome]),
-                )
-            )
-            return
-        results = result if isinstance(result, list) else [result] * len(run.jobs)
+            settle = functools.partial(self._put_outcomes, run, spec, finished)
+            self._verifier.put(UnverifiedCompletion(run.jobs[0], result, completion, settle))
+        else:
+            self._put_outcomes(run, spec, finished, result)
+
+    def _put_outcomes(
+        self,
+        run: HandlerRun,
+        spec: TaskSpec,
+        finished: int,
+        result: HandlerResult | list[HandlerResult],
+        is_stored: bool = False,
+    ) -> None:
+        each_result = result if isinstance(result, list) else [result] * len(run.jobs)
         outcomes = [
-            self._put_outcome(job, spec, each, run.started_us, finished)
-            for job, each in zip(run.jobs, results, strict=True)
+            self._put_outcome(job, spec, each, run.started_us, finished, is_stored)
+            for job, each in zip(run.jobs, each_result, strict=True)
         ]
-        _finish_span(run, outcomes)
+        if run.span is not None:
+            tracing.finish_attempt_span(run.span, [tracing.to_span_result(outcome) for outcome in outcomes])
 
     def _put_outcome(
-        self, job: ClaimedJob, spec: TaskSpec, result: HandlerResult, started: int, finished: int
+        self,
+        job: ClaimedJob,
+        spec: TaskSpec,
+        result: HandlerResult,
+        started: int,
+        finished: int,
+        is_stored: bool = False,
     ) -> Outcome | None:
-        outcome = to_outcome(job, spec, result, instance=self._identity(), started_at=started, finished_at=finished)
+        outcome = results.to_outcome(
+            job, spec, result, instance=self._identity(), started_at=started, finished_at=finished
+        )
         if outcome is None:
             self._reporter.drop(job)
+        elif is_stored:  # by the handler's own transaction
+            self._reporter.apply_statuses(self._identity(), [outcome], [WriteStatus.DUPLICATE])
         else:
             self._reporter.put(outcome)
         return outcome
 
-    def _from_cancellation(
-        self, run: HandlerRun, spec: TaskSpec, error: asyncio.CancelledError
-    ) -> HandlerResult | None:
-        """The handler raised CancelledError: ours, its own, or (None) that of the whole worker."""
+    def _from_error(self, run: HandlerRun, spec: TaskSpec, error: BaseException) -> HandlerResult:
+        """What the handler raised. A cancellation is ours, its own, or that of the whole worker, which propagates."""
+        if not issubclass(
+            type(error), asyncio.CancelledError
+        ):  # isinstance would read error.__class__, which may raise
+            return self._from_exception(run, error)
         reason = run.running.aborted.reason
         if run.is_interrupted:
             assert reason is not None
@@ -312,14 +311,14 @@ class JobRunner:
                         instance=self._identity(), id=run.jobs[0].id, task=spec.name, abandoned=self._stuck.in_threads
                     )
                 )
-            return from_abort(reason)
+            return results.from_abort(reason)
         if self.is_cancelled:
             self.abandoned_jobs.extend(run.jobs)
-            return None
-        return HandlerResult(kind=ResultKind.RAISED, error=describe_failure(error))
+            raise error
+        return HandlerResult(kind=ResultKind.RAISED, error=results.describe_failure(error))
 
     def _from_exception(self, run: HandlerRun, error: BaseException) -> HandlerResult:
-        result = from_exception(error, run.running.aborted.reason)
+        result = results.from_exception(error, run.running.aborted.reason)
         # One exception object may be raised repeatedly: its traceback, with all its frames, would grow each time.
         with suppress(BaseException):
             error.__traceback__ = None
@@ -331,8 +330,3 @@ class JobRunner:
             return None
         run.deadline = self._clock.monotonic() + limit
         return self._clock.call_later(limit, run.time_out)
-
-
-def _finish_span(run: HandlerRun, outcomes: list[Outcome | None]) -> None:
-    if run.span is not None:
-        tracing.finish_attempt_span(run.span, [tracing.to_span_result(outcome) for outcome in outcomes])

@@ -16,19 +16,10 @@ from contextlib import suppress
 from operator import itemgetter
 
 from drumbeat.clock import Clock
+from drumbeat.core import stats
 from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.core.job import OutcomeKind
-from drumbeat.core.stats import (
-    BUCKETS,
-    COUNTS_LENGTH,
-    OVERALL,
-    TEN_SECONDS_RETENTION_US,
-    Resolution,
-    Rollup,
-    add_counts,
-    from_counts,
-    to_counts,
-)
+from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
@@ -75,7 +66,7 @@ class StatsEntry:
     __slots__ = ("counts", "written")
 
     def __init__(self) -> None:
-        self.counts: list[int] = [0] * COUNTS_LENGTH
+        self.counts: list[int] = [0] * stats.COUNTS_LENGTH
         self.written: list[int] | None = None
 
 
@@ -83,7 +74,7 @@ class StatsRecorder:
     """Counts runs. Does no I/O; `now` is the store's clock."""
 
     def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
+        self.now = now
         self._at = self._until = 0
         self._now_us = 0
         self._cells: dict[str, dict[str, list[int]]] = {}
@@ -91,7 +82,7 @@ class StatsRecorder:
 
     def begin(self) -> None:
         """Call before a series of `count`: starts a new interval if it is time."""
-        now = self._now_us = self._now()
+        now = self._now_us = self.now()
         if not self._at <= now < self._until:
             self._open_interval(now)
 
@@ -143,30 +134,32 @@ class StatsRecorder:
                 self._add((Resolution.TOTAL, 0, queue, task), counts)
                 for resolution, at in ((Resolution.TEN_SECONDS, self._at), (Resolution.MINUTE, minute)):
                     self._add((resolution, at, queue, task), counts)
-                    self._add((resolution, at, OVERALL, OVERALL), counts)
+                    self._add((resolution, at, stats.OVERALL, stats.OVERALL), counts)
 
     def _add(self, key: RollupKey, counts: list[int]) -> None:
         entry = self._entries.setdefault(key, StatsEntry())
-        entry.counts = add_counts(entry.counts, counts)
+        entry.counts = stats.add_counts(entry.counts, counts)
 
     def unwritten(self) -> list[Rollup]:
         """The rows that the store does not have in their present form."""
         return [
-            from_counts(*key, entry.counts) for key, entry in self._entries.items() if entry.counts != entry.written
+            stats.from_counts(*key, entry.counts)
+            for key, entry in self._entries.items()
+            if entry.counts != entry.written
         ]
 
     def mark_written(self, rollups: Iterable[Rollup]) -> None:
         """The store has these."""
         for each in rollups:
             if (entry := self._entries.get((each.resolution, each.at, each.queue, each.task))) is not None:
-                entry.written = to_counts(each)
+                entry.written = stats.to_counts(each)
 
     def prune(self) -> None:
         """Drop entries of intervals that are over and written, and of those that are too old to be read."""
-        now = self._now()
+        now = self.now()
         for key, entry in list(self._entries.items()):
             resolution, at, _, _ = key
-            retention = TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else MINUTE_RETENTION_US
+            retention = stats.TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else MINUTE_RETENTION_US
             age = now - at - resolution
             if resolution is not Resolution.TOTAL and (
                 age > retention or (age > OPEN_GRACE_US and entry.counts == entry.written)
@@ -198,7 +191,6 @@ class StatsWriter:
         stats: StatsStore,
         clock: Clock,
         *,
-        now: Callable[[], int],
         identity: Callable[[], InstanceId],
         backoff: OutageBackoff,
         spread: Callable[[float, float], float] = random.uniform,
@@ -206,7 +198,6 @@ class StatsWriter:
         self._recorder = recorder
         self._stats = stats
         self._clock = clock
-        self._now = now
         self._identity = identity
         self._backoff = backoff
         self._instance = InstanceId("")
@@ -217,7 +208,7 @@ class StatsWriter:
 
     async def run(self) -> None:
         while True:
-            left_us = INTERVAL_US - self._now() % INTERVAL_US
+            left_us = INTERVAL_US - self._recorder.now() % INTERVAL_US
             delay = left_us / 1e6 + self._lag
             await self._clock.sleep(min(delay, RETRY_DELAY) if self._backoff.is_active else delay)
             await self.write()
@@ -280,4 +271,4 @@ def _counts(cell: list[int]) -> list[int]:
 
 
 def _histogram(numbers: list[int]) -> list[int]:
-    return [*numbers[: BUCKETS - 1], sum(numbers[BUCKETS - 1 :])]
+    return [*numbers[: stats.BUCKETS - 1], sum(numbers[stats.BUCKETS - 1 :])]

@@ -21,6 +21,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from drumbeat.core.claim import ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import HeartbeatReply
 from drumbeat.core.job import OutcomeKind
@@ -84,7 +86,7 @@ class StoreLoop:
         if instance != self._identity():
             return
         self._store_clock.record_answer(answer.now, self._clock.now_us())
-        if self._fetcher.has_claim_in_flight or self._buffer.idle_slots < len(answer.jobs):
+        if self._fetcher.capacity.in_flight or self._buffer.idle_slots < len(answer.jobs):
             # Another claim is in flight: both together may exceed the slots.
             self._clock.call_later(SURPLUS_DELAY, self._release_surplus)
         self._buffer_jobs(answer)
@@ -92,7 +94,7 @@ class StoreLoop:
 
     def _release_surplus(self) -> None:
         """Release what no slot has taken by now, unless it is prefetched because jobs are short."""
-        if self._buffer and not self._buffer.idle_slots and not self._fetcher.prefetch_limit:
+        if self._buffer and not self._buffer.idle_slots and not self._fetcher.capacity.prefetch_limit:
             self._reporter.release(self._buffer.drain())
 
     def close(self) -> None:
@@ -183,7 +185,8 @@ class StoreLoop:
         self._store_clock.record_answer(answer.now, self._clock.now_us())
         self._reporter.apply_statuses(instance, outcomes, answer.statuses)
         if claim:
-            self._handle_answer(claim, answer, asked_at)
+            self._buffer_jobs(answer)  # first: slots run before the lanes check again
+            self._fetcher.on_answer(claim, answer, asked_at)
 
     async def _restore_outcomes(self, outcomes: list[Outcome], error: StoreUnavailable) -> None:
         """They were not accepted: report them again after a delay."""
@@ -194,10 +197,6 @@ class StoreLoop:
         self._outcome_limit = max(1, len(outcomes) // 2)
         self._reporter.restore(outcomes, at_end=len(outcomes) == 1)
         await self._outcome_backoff.wait(error)
-
-    def _handle_answer(self, claim: ClaimRequest, answer: ClaimResult, asked_at: float) -> None:
-        self._buffer_jobs(answer)  # first: slots run before the lanes check again
-        self._fetcher.on_answer(claim, answer, asked_at)
 
     def _buffer_jobs(self, answer: ClaimResult) -> None:
         jobs = answer.jobs
@@ -225,27 +224,15 @@ class StoreLoop:
                 await self._report_and_claim(half, None)
             return
         outcome = outcomes[0]
+        facts = {"job": outcome.id, "reason": str(error)}
         has_result = outcome.kind is OutcomeKind.SUCCEEDED and outcome.result is not None
-        bare = Outcome(
-            id=outcome.id,
-            token=outcome.token,
-            kind=outcome.kind,
-            delay=outcome.delay,
-            started_at=outcome.started_at,
-            finished_at=outcome.finished_at,
-            result_error="the store refused the result" if has_result else None,
-        )
+        lost = "the store refused the result" if has_result else None
+        bare = replace(outcome, result=None, result_error=lost, error=None, blocked_on=None, follow_up=None)
         if bare == outcome:
             # The job stays claimed, and runs nowhere, until this process ends and other instances free it.
-            log.error(
-                "the store refuses an outcome: its job stays claimed until this process exits",
-                extra={"job": bare.id, "reason": str(error)},
-            )
+            log.error("the store refuses an outcome: its job stays claimed until this process exits", extra=facts)
             return
-        log.error(
-            "the store refused an outcome: reported again without its texts",
-            extra={"job": bare.id, "reason": str(error)},
-        )
+        log.error("the store refused an outcome: reported again without its texts", extra=facts)
         await self._report_and_claim([bare], None)
 
     async def _tick(self) -> None:
@@ -276,7 +263,7 @@ class StoreLoop:
     def _release_unused(self) -> None:
         """If no job was taken from the buffer for a whole tick, release it: other workers may be idle."""
         if self._buffer and self._buffer.taken_count == self._taken_count:
-            self._fetcher.on_stalled()
+            self._fetcher.capacity.on_stalled()
             self._reporter.release(self._buffer.drain())
         self._taken_count = self._buffer.taken_count
 

@@ -21,34 +21,18 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class TaskSpec:
     """A task as plain attributes, for the hot path."""
 
-    __slots__ = (
-        "_upgrade",
-        "backoff",
-        "batch",
-        "decode",
-        "function",
-        "is_async",
-        "is_plain",
-        "name",
-        "pool",
-        "retries",
-        "runs_own_code",
-        "signature",
-        "timeout_us",
-    )
-
     def __init__(self, task: Task[..., Any]) -> None:
         self.name = task.name
         self.function: Callable[..., Any] = task.function
         self.is_async = task.is_async
-        self.pool = task.pool
-        self.batch = task.batch
-        self.is_plain = task.pool == "loop" and task.batch is None
+        self.pool = task.options.pool
+        self.batch = task.options.batch
+        self.is_plain = task.options.pool == "loop" and task.options.batch is None
         """An async function called once per job: takes the fast path."""
-        self.retries = task.retries
+        self.retries = task.options.retries
         self.runs_own_code = task.runs_user_code
-        self.backoff: Backoff = task.backoff
-        self.timeout_us = task.timeout_us
+        self.backoff: Backoff = task.options.backoff
+        self.timeout_us = task.options.timeout_us
         self.signature: str = task.signature.hash
         self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
         self._upgrade = task.upgrader and _make_upgrade(task)
@@ -107,7 +91,7 @@ def find_resting_queues(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[
     """For queues whose tasks can all be paused from outside: whether all of them are."""
     by_queue: dict[str, list[Callable[[], bool] | None]] = {}
     for task in tasks:
-        by_queue.setdefault(task.queue, []).append(task.is_claiming_paused)
+        by_queue.setdefault(task.options.queue, []).append(task.is_claiming_paused)
     found = {queue: [rests for rests in each if rests is not None] for queue, each in by_queue.items()}
     return {
         queue: lambda all_of=tuple(rests): all(rests() for rests in all_of)  # type: ignore[misc]

@@ -10,7 +10,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
@@ -19,23 +20,21 @@ from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.stuck_handlers import StuckHandlers
 
 
+@dataclass(slots=True, eq=False)
 class ThreadCall:
     """One call of a handler in a thread."""
 
-    __slots__ = ("_call", "_clock", "_context", "abandoned", "ended_at", "error", "future", "has_exited", "value")
-
-    def __init__(self, call: Callable[[], Any], future: "asyncio.Future[None]", clock: Clock) -> None:
-        self._call = call
-        self._clock = clock
-        self._context = copy_context()
-        self.future = future
-        self.abandoned = False
-        self.has_exited = False
-        """The thread saw that it was abandoned, and has ended."""
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.ended_at: float | None = None
-        """When the handler ended, by the monotonic clock; set in its own thread."""
+    _call: Callable[[], Any]
+    future: "asyncio.Future[None]"
+    _clock: Clock
+    _context: Context = field(default_factory=copy_context)
+    abandoned: bool = False
+    has_exited: bool = False
+    """The thread saw that it was abandoned, and has ended."""
+    value: Any = None
+    error: BaseException | None = None
+    ended_at: float | None = None
+    """When the handler ended, by the monotonic clock; set in its own thread."""
 
     def execute(self) -> None:
         try:

@@ -29,7 +29,6 @@ from drumbeat.service import OutageBackoff, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
-from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from drumbeat.worker.event_loop import guest_context
@@ -66,37 +65,19 @@ class Worker:
         logs.protect_loggers()
         FORKS.watch(asyncio.get_running_loop())
         journal = journal or NullCrashJournal()
-        self._core = core = WorkerCore(app, settings, journal, may_exit=may_exit, install_signals=install_signals)
+        self.core = core = WorkerCore(app, settings, journal, may_exit=may_exit, install_signals=install_signals)
         check_process_tasks(core, ref)
         self._app = app
         self._settings = settings
         self._clock = core.clock
-        self._shutdown = core.shutdown
+        self.shutdown = core.shutdown
         self._identity = core.identity
         self._ref = ref
         self._on_stuck = on_stuck
 
     def request_stop(self) -> None:
         """Drain; called again: do not wait for running jobs, nor long for the store."""
-        self._shutdown.request()
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._shutdown.is_stopping
-
-    @property
-    def exit_code(self) -> int:
-        """The code that a process that ran this worker should exit with."""
-        return self._shutdown.exit_code
-
-    @property
-    def runs(self) -> ActiveRuns:
-        return self._core.runs
-
-    @property
-    def has_stuck_handlers(self) -> bool:
-        """Handlers still work on jobs that were given up: only the end of the process stops them."""
-        return self._core.stuck.count > 0
+        self.shutdown.request()
 
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code."""
@@ -111,39 +92,39 @@ class Worker:
                     await self._run_registered(store)
         if problem is not None:
             raise problem
-        return self.exit_code
+        return self.shutdown.exit_code
 
     async def _open(self) -> Store | None:
         """The app's store; None: asked to stop, or given up, before it answered."""
         rule = UnreachableRule(self._settings, self._clock)
-        backoff = OutageBackoff(self._clock, self._core.outage_reporter)
+        backoff = OutageBackoff(self._clock, self.core.outage_reporter)
 
         def on_failure(error: StoreUnavailable) -> None:
             backoff.record_failure(error)
             if rule.record_failure():
-                self._shutdown.leave_store(str(error))
+                self.shutdown.leave_store(str(error))
 
-        stop, delay = self._shutdown.stop, self._settings.heartbeat
+        stop, delay = self.shutdown.stop, self._settings.heartbeat
         store = await open_with_retries(self._app.store, on_failure=on_failure, stop=stop, retry_delay=delay)
         if store is None:
             return None
         backoff.reset()
-        if any(task.options.transactional for task in self._app.registered_tasks):
+        if any(task.options.transactional for task in self._app.registry):
             store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
     async def _run_registered(self, store: Store) -> None:
-        self._parts = parts = WorkerParts(self._core, store, self._ref)
-        self._shutdown.on_stop.append(parts.heartbeat.beat_now)
-        self._shutdown.on_give_up += [parts.heartbeat.shorten_leave, self._log_unreported]
+        self._parts = parts = WorkerParts(self.core, store, self._ref)
+        self.shutdown.on_stop.append(parts.heartbeat.beat_now)
+        self.shutdown.on_give_up += [parts.heartbeat.shorten_leave, self._log_unreported]
         async with self._listen(store) as wake_address, parts.heartbeat.register(wake_address) as registered:
-            if await self._shutdown.wait_unless_stopped(registered):
+            if await self.shutdown.wait_unless_stopped(registered):
                 lifespans = open_lifespans(self._app.lifespans, companions=self._app.companions)
-                pruner = self._core.controller.create_pruner(store)
+                pruner = self.core.controller.create_pruner(store)
                 async with lifespans, run_in_background(pruner, parts.stats_writer):
                     await self._run_startup(store)
-                    await (self._shutdown.stop.wait() if self._settings.role == "controller" else self._work(store))
-                    if not self._shutdown.has_given_up:
+                    await (self.shutdown.stop.wait() if self._settings.role == "controller" else self._work(store))
+                    if not self.shutdown.has_given_up:
                         await parts.stats_writer.finish()
                         await self._await_successor()
 
@@ -158,14 +139,14 @@ class Worker:
 
     async def _run_startup(self, store: Store) -> None:
         """Before the first claim. On a stop request the running call is signalled; one in a thread has the drain timeout."""
-        controller = self._core.controller
+        controller = self.core.controller
         async with asyncio.TaskGroup() as group:
             calls = group.create_task(
                 controller.run_startup(store, in_thread=self._parts.threads.run, identity=self._identity),
                 name="start-up",
             )
-            stop = group.create_task(self._shutdown.stop.wait(), name="stop")
-            hurry = group.create_task(self._shutdown.hurry.wait(), name="hurry")
+            stop = group.create_task(self.shutdown.stop.wait(), name="stop")
+            hurry = group.create_task(self.shutdown.hurry.wait(), name="hurry")
             await asyncio.wait([calls, stop], return_when=asyncio.FIRST_COMPLETED)
             if not calls.done():
                 controller.stop_startup()
@@ -174,7 +155,7 @@ class Worker:
                 raise StartFailed("on_start", "its code cancelled the task that it ran in")
             for task in (calls, stop, hurry):
                 task.cancel()
-            if not await self._shutdown.wait_for_handlers(calls):
+            if not await self.shutdown.wait_for_handlers(calls):
                 await self._exit_stuck(store)
 
     async def _await_successor(self) -> None:
@@ -182,14 +163,14 @@ class Worker:
         parts, give_up_at = self._parts, self._clock.monotonic() + SUCCESSOR_TIMEOUT
         while (
             parts.listener.awaits_successor
-            and not self._shutdown.urgent.is_set()
+            and not self.shutdown.urgent.is_set()
             and self._clock.monotonic() < give_up_at
         ):
             parts.heartbeat.beat_now()
             await self._clock.sleep(SUCCESSOR_POLL_INTERVAL)
 
     async def _work(self, store: Store) -> None:
-        parts, guard = self._parts, self._core.guard
+        parts, guard = self._parts, self.core.guard
         guard.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -197,14 +178,14 @@ class Worker:
                 verifying = group.create_task(parts.verifier.run(), name=parts.verifier.name)
                 async with asyncio.TaskGroup() as inner:
                     handlers = inner.create_task(self._run_handlers(store), name="handlers")
-                    await self._shutdown.stop.wait()
+                    await self.shutdown.stop.wait()
                     await self._drain(store, handlers)
                 parts.verifier.close()
                 flushing = group.create_task(self._flush_outcomes(verifying, reporting), name="last outcomes")
-                is_away = self._shutdown.has_given_up or self._core.outage_reporter.is_away
+                is_away = self.shutdown.has_given_up or self.core.outage_reporter.is_away
                 left = len(parts.reporter.held)
-                if not await self._shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):
-                    self._shutdown.give_up()
+                if not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):
+                    self.shutdown.give_up()
                     for task in (verifying, reporting, flushing):
                         task.cancel()
         except BaseExceptionGroup:
@@ -223,7 +204,7 @@ class Worker:
             group.create_task(self._parts.rooms.run(store), name="rooms")
 
     async def _drain(self, store: Store, handlers: "asyncio.Task[None]") -> None:
-        parts, runs, drain, hurry = self._parts, self._core.runs, self._settings.drain, self._shutdown.hurry
+        parts, runs, drain, hurry = self._parts, self.core.runs, self._settings.drain, self.shutdown.hurry
         facts = {"running": len(runs), "drain": "forever" if drain is None else f"{drain:g} s"}
         log.info("draining", extra=facts)
         parts.fetcher.stop()
@@ -238,7 +219,7 @@ class Worker:
         await hurry.wait()
         runs.interrupt_all(AbortReason.DRAINING)
         parts.rooms.interrupt()
-        if not await self._shutdown.wait_for_handlers(handlers):
+        if not await self.shutdown.wait_for_handlers(handlers):
             await self._exit_stuck(store)
 
     async def _flush_outcomes(self, verifying: "asyncio.Task[None]", reporting: "asyncio.Task[None]") -> None:
@@ -248,7 +229,7 @@ class Worker:
 
     def _log_unreported(self) -> None:
         if held := self._parts.reporter.held:
-            facts = {"jobs": len(held), "exit_code": self.exit_code}
+            facts = {"jobs": len(held), "exit_code": self.shutdown.exit_code}
             log.error("this worker exits with unreported outcomes: these jobs run again", extra=facts)
 
     async def _report_crash(self, store: Store, jobs: list[ClaimedJob]) -> None:
@@ -257,7 +238,7 @@ class Worker:
         if not claims:
             return
         with suppress(StoreError, TimeoutError):  # then other instances declare us dead, and suspect all our jobs
-            async with asyncio.timeout(self._shutdown.leave_timeout):
+            async with asyncio.timeout(self.shutdown.leave_timeout):
                 await store.instances.declare_dead(
                     self._identity(), beat=None, started=claims, reason="the worker failed"
                 )
@@ -265,21 +246,21 @@ class Worker:
     async def _exit_stuck(self, store: Store) -> None:
         """A handler swallows its cancellation: its job is freed for others, so this process must not go on with it."""
         try:
-            async with asyncio.timeout(self._shutdown.leave_timeout):
+            async with asyncio.timeout(self.shutdown.leave_timeout):
                 await store.instances.deregister(self._identity(), "a handler did not end")
         except (StoreUnavailable, TimeoutError):
-            self._shutdown.give_up()  # other instances declare us dead
-        self._on_stuck(self.exit_code)
+            self.shutdown.give_up()  # other instances declare us dead
+        self._on_stuck(self.shutdown.exit_code)
 
     @asynccontextmanager
     async def _run_subscribers(self) -> AsyncIterator[None]:
         """Run async subscribers of events while the body runs."""
-        loop, events = asyncio.get_running_loop(), self._core.events
+        loop, events = asyncio.get_running_loop(), self.core.events
         async with asyncio.TaskGroup() as group:
 
             def spawn(coroutine: Coroutine[Any, Any, object]) -> None:
                 start = partial(group.create_task, coroutine, name="event subscriber", context=guest_context())
                 loop.call_soon_threadsafe(start)
 
-            with events.spawn_with(spawn, self._core.guard.restore_loop), log_events(events):
+            with events.spawn_with(spawn, self.core.guard.restore_loop), log_events(events):
                 yield

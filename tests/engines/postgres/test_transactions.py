@@ -182,7 +182,7 @@ async def test_a_cancelled_handler_gives_its_connection_back(app: Drumbeat, raw:
             await begun.wait()
             # PostgreSQL forgets a cancellation that arrives before its statement: it must be seen at work first.
             await until(lambda: _sleeps(raw), what="the statement at work")
-            worker.runs.abort_all(AbortReason.CANCELLED)
+            worker.core.runs.abort_all(AbortReason.CANCELLED)
             await until(lambda id=job.id: _state(app, id, JobState.CANCELLED))
         await (await note.enqueue(7)).result(timeout=10)
     assert await numbers(raw) == [7]
@@ -228,7 +228,7 @@ async def test_a_statement_that_ignores_its_cancellation_does_not_hold_the_slot(
     async with app, run_worker(app, concurrency=1) as worker:
         job = await hangs.enqueue(1)
         await until(lambda: count(), what="the statement at work")
-        worker.runs.abort_all(AbortReason.CANCELLED)
+        worker.core.runs.abort_all(AbortReason.CANCELLED)
         await until(lambda: _state(app, job.id, JobState.CANCELLED), deadline=5)
         await (await note.enqueue(2)).result(timeout=5)
 

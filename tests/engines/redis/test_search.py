@@ -104,7 +104,7 @@ async def test_a_job_that_dies_between_two_looks_is_told_once(
     async def die() -> None:
         await end(redis, instance, job, OutcomeKind.DEAD, error=Failure("Boom", "bang"))
 
-    after(monkeypatch, redis, "list_pending_ids", die)
+    after(monkeypatch, redis, "list_live_ids", die)
     assert ids((await redis.inspect.find_page(filter)).items) == [job.id]
 
 
@@ -119,6 +119,6 @@ async def test_a_job_that_dies_between_two_looks_is_counted_once(
     async def die() -> None:
         await end(redis, instance, job, OutcomeKind.DEAD, error=Failure("Boom", "bang"))
 
-    after(monkeypatch, redis, "list_pending_ids", die)
+    after(monkeypatch, redis, "list_live_ids", die)
     counts = await redis.inspect.count_jobs(JobFilter(error="Boom"))
     assert (counts.dead, counts.running) == (1, 0)

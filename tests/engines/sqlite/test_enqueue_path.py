@@ -17,7 +17,7 @@ import pytest
 
 import drumbeat
 from drumbeat import Drumbeat
-from drumbeat.clock import SYSTEM
+from tests.waiting import until
 
 SOURCE = f"{Path(drumbeat.__file__).parent}/"
 MARK = 20230917
@@ -47,6 +47,7 @@ PATH = [
     # The caller's event loop.
     ("store/sqlite/database_thread.py", "_set_results"),
 ]
+FLUSH_DELAY = ("store/sqlite/wake.py", "SqliteNotifier.flush_delay")
 LEAF_CALLS = {
     # Before it is submitted: the loop, the id, tracing, the open store, free disk space.
     ("tasks/task.py", "check_loop"),
@@ -72,7 +73,7 @@ LEAF_CALLS = {
     ("store/sqlite/wake.py", "SqliteNotifier.flush"),
     ("store/sqlite/writer.py", "WriteHandler.idle_timeout"),
     ("store/sqlite/writer.py", "WriteHandler.on_idle"),
-    ("store/sqlite/wake.py", "SqliteNotifier.flush_delay"),
+    FLUSH_DELAY,
     # The disk, and whether the file is still the one that was opened.
     ("store/sqlite/fsync_thread.py", "fsync_file"),
     ("store/sqlite/file_checks.py", "FileIdentity.check"),
@@ -105,6 +106,9 @@ class CallRecorder:
     def entered(self) -> set[Function]:
         return {function for function, _ in self.calls}
 
+    def last_answer(self, function: Function) -> str | None:
+        return next((text for found, text in reversed(list(self.calls)) if found == function), None)
+
     def carriers(self, marks: tuple[str, ...]) -> set[Function]:
         return {function for function, text in self.calls if any(mark in text for mark in marks)}
 
@@ -126,7 +130,8 @@ async def test_the_path_of_an_enqueue_is_short(tmp_path: Path, recorder: CallRec
 
         for number in range(5):
             await count.enqueue(number)
-        await SYSTEM.sleep(0.05)  # the end of a burst of hints is sent
+        # The end of a burst of hints is sent, and the writer thread has nothing left to do.
+        await until(lambda: recorder.last_answer(FLUSH_DELAY) == repr(None), what="the burst of hints")
         loops_of_threads = {
             (file, name) for file, name in recorder.entered() if name in ("DatabaseThread._main", "FsyncThread._main")
         }

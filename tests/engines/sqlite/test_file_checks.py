@@ -178,7 +178,7 @@ async def test_enqueue_is_refused_without_room_while_the_rest_goes_on(path: Path
 async def test_a_disk_that_sqlite_finds_full_is_told_as_full_and_spoils_nothing(path: Path) -> None:
     async with await SqliteStore.open(path, url="sqlite:///x") as store:
         await store.jobs.add([new_job()])
-        pages = store._writer._handler.db
+        pages = store._parts.writer._handler.db
         assert pages is not None
         pages.run("PRAGMA max_page_count = 1")
         with pytest.raises(StoreFull):

@@ -13,7 +13,7 @@ import pytest
 from drumbeat.store.sqlfile import repeat_row
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, SEARCH
+from drumbeat.store.sqlite.statements import SQL
 
 MANY = 100_000
 NOW = 1_800_000_000_000_000
@@ -135,13 +135,13 @@ def assert_no_sort_and_no_scan(steps: list[str]) -> None:
 
 
 def test_pick_walks_the_claim_index_level_by_level_without_sorting(raw: sqlite3.Connection) -> None:
-    steps = explain(raw, JOBS.pick)
+    steps = explain(raw, SQL.jobs.pick)
     assert_no_sort_and_no_scan(steps)
     assert any("drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step for step in steps), steps
 
 
 def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) -> None:
-    steps = explain(raw, JOBS.next_due)
+    steps = explain(raw, SQL.jobs.next_due)
     assert_no_sort_and_no_scan(steps)
     assert any(
         "INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
@@ -149,18 +149,18 @@ def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) ->
 
 
 def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
-    steps = explain(raw, INSPECT.ahead)
+    steps = explain(raw, SQL.inspect.ahead)
     assert_no_sort_and_no_scan(steps)
     walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step]
     assert len(walks) == 2, steps
 
 
 def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection) -> None:
-    steps = explain(raw, JOBS.pick_unblocked)
+    steps = explain(raw, SQL.jobs.pick_unblocked)
     assert_no_sort_and_no_scan(steps)
     seek = "drumbeat_job_blocked (blocked_on=? AND queue=? AND priority=? AND run_at<?)"
     assert any(seek in step for step in steps), steps
-    for statement in (JOBS.pick_unblocked, INSTANCES.heartbeat_reply, JOBS.expired_waits):
+    for statement in (SQL.jobs.pick_unblocked, SQL.instances.heartbeat_reply, SQL.jobs.expired_waits):
         jumps = [step for step in explain(raw, statement) if "(blocked_on>?)" in step]
         assert jumps, "distinct values by jumping from one to the next"
 
@@ -168,42 +168,42 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (JOBS.claim, "INTEGER PRIMARY KEY (rowid=?)"),
-        (JOBS.claimed_jobs, "job USING INTEGER PRIMARY KEY (rowid=?)"),
-        (JOBS.move_to_history, "job USING INDEX drumbeat_job_pkey (id=?)"),
-        (JOBS.delete_finished, "job USING COVERING INDEX drumbeat_job_pkey (id=?)"),
-        (JOBS.delete_finished, "history USING INTEGER PRIMARY KEY (rowid>?)"),
-        (JOBS.delete_jobs, "drumbeat_job_pkey (id=?)"),
-        (JOBS.insert_dead_letters, "job USING INDEX drumbeat_job_pkey (id=?)"),
-        (JOBS.requeue, "drumbeat_job USING INTEGER PRIMARY KEY (rowid=?)"),
-        (JOBS.save_progress, "drumbeat_job_pkey (id=?)"),
-        (JOBS.held, "drumbeat_job_pkey (id=?)"),
-        (JOBS.held_by, "drumbeat_job_of_instance (instance=?)"),
-        (JOBS.list_running, "drumbeat_job_of_instance (instance=?)"),
-        (JOBS.live_ids_of_keys, "drumbeat_job_by_key (task=? AND key=?)"),
-        (JOBS.unique_holders, "drumbeat_job_by_key (task=? AND key=?)"),
-        (JOBS.cancel_pending, "drumbeat_job_pkey (id=?)"),
-        (JOBS.request_cancel, "drumbeat_job_pkey (id=?)"),
-        (JOBS.run_now, "drumbeat_job_pkey (id=?)"),
-        (JOBS.results, "drumbeat_history_pkey (id=?)"),
-        (JOBS.expired_waits, "drumbeat_job_blocked_since (blocked_on=? AND blocked_since<?)"),
-        (JOBS.insert, "drumbeat_history_pkey (id=?)"),
-        (INSTANCES.heartbeat_reply, "drumbeat_job_of_instance (instance=?)"),
-        (SEARCH.live_scan, "drumbeat_job_pkey (id>? AND id<?)"),
-        (SEARCH.live_filter, "drumbeat_job_pkey (id=?)"),
-        (SEARCH.history_scan, "drumbeat_history_pkey (id>? AND id<?)"),
-        (SEARCH.history_scan_of_task, "drumbeat_history_by_task (task=? AND id>? AND id<?)"),
-        (SEARCH.history_scan_of_key, "drumbeat_history_by_key (key=? AND id>? AND id<?)"),
-        (SEARCH.history_filter, "drumbeat_history_pkey (id=?)"),
-        (SEARCH.dead_scan, "drumbeat_dead USING PRIMARY KEY (id>? AND id<?)"),
-        (SEARCH.dead_scan_of_task, "drumbeat_dead_by_task (task=? AND id>? AND id<?)"),
-        (SEARCH.small_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
-        (SEARCH.small_of_key, "drumbeat_job_by_key (task>?)"),
-        (SEARCH.small_ready, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)"),
-        (SEARCH.small_future, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)"),
-        (SEARCH.small_retrying, "drumbeat_job_retrying (run_at>?)"),
-        (SEARCH.small_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
-        (INSPECT.tasks, "COVERING INDEX drumbeat_history_by_task"),
+        (SQL.jobs.claim, "INTEGER PRIMARY KEY (rowid=?)"),
+        (SQL.jobs.claimed_jobs, "job USING INTEGER PRIMARY KEY (rowid=?)"),
+        (SQL.jobs.move_to_history, "job USING INDEX drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.delete_finished, "job USING COVERING INDEX drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.delete_finished, "history USING INTEGER PRIMARY KEY (rowid>?)"),
+        (SQL.jobs.delete_jobs, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.insert_dead_letters, "job USING INDEX drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.requeue, "drumbeat_job USING INDEX drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.save_progress, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.held, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.held_by, "drumbeat_job_of_instance (instance=?)"),
+        (SQL.jobs.list_running, "drumbeat_job_of_instance (instance=?)"),
+        (SQL.jobs.live_ids_of_keys, "drumbeat_job_by_key (task=? AND key=?)"),
+        (SQL.jobs.unique_holders, "drumbeat_job_by_key (task=? AND key=?)"),
+        (SQL.jobs.cancel_pending, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.request_cancel, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.run_now, "drumbeat_job_pkey (id=?)"),
+        (SQL.jobs.results, "drumbeat_history_pkey (id=?)"),
+        (SQL.jobs.expired_waits, "drumbeat_job_blocked_since (blocked_on=? AND blocked_since<?)"),
+        (SQL.jobs.insert, "drumbeat_history_pkey (id=?)"),
+        (SQL.instances.heartbeat_reply, "drumbeat_job_of_instance (instance=?)"),
+        (SQL.search.live_scan, "drumbeat_job_pkey (id>? AND id<?)"),
+        (SQL.search.live_filter, "drumbeat_job_pkey (id=?)"),
+        (SQL.search.history_scan, "drumbeat_history_pkey (id>? AND id<?)"),
+        (SQL.search.history_scan_of_task, "drumbeat_history_by_task (task=? AND id>? AND id<?)"),
+        (SQL.search.history_scan_of_key, "drumbeat_history_by_key (key=? AND id>? AND id<?)"),
+        (SQL.search.history_filter, "drumbeat_history_pkey (id=?)"),
+        (SQL.search.dead_scan, "drumbeat_dead USING PRIMARY KEY (id>? AND id<?)"),
+        (SQL.search.dead_scan_of_task, "drumbeat_dead_by_task (task=? AND id>? AND id<?)"),
+        (SQL.search.small_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
+        (SQL.search.small_of_key, "drumbeat_job_by_key (task>?)"),
+        (SQL.search.small_ready, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)"),
+        (SQL.search.small_future, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)"),
+        (SQL.search.small_retrying, "drumbeat_job_retrying (run_at>?)"),
+        (SQL.search.small_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
+        (SQL.inspect.tasks, "COVERING INDEX drumbeat_history_by_task"),
     ],
 )  # fmt: skip
 def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
@@ -225,10 +225,10 @@ async def test_rows_that_do_not_matter_cost_a_claim_nothing(filled: Path, empty:
 
         given = {"queue": "default", "now": NOW, "limit": 500, "instance": "me", "queues": '["default"]', "after": NOW}
         raw.set_progress_handler(tick, 10)
-        raw.execute(JOBS.pick, given).fetchall()
-        raw.execute(JOBS.next_due, given).fetchall()
-        raw.execute(JOBS.pick_unblocked, given | {"unblocks": '["task:mine"]'}).fetchall()
-        raw.execute(INSTANCES.heartbeat_reply, {"id": "me", "now": NOW}).fetchall()
+        raw.execute(SQL.jobs.pick, given).fetchall()
+        raw.execute(SQL.jobs.next_due, given).fetchall()
+        raw.execute(SQL.jobs.pick_unblocked, given | {"unblocks": '["task:mine"]'}).fetchall()
+        raw.execute(SQL.instances.heartbeat_reply, {"id": "me", "now": NOW}).fetchall()
         raw.close()
         return count
 

@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.store.sqlite import SqliteStore, schema
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.statements import INSTANCES, SCHEDULES
+from drumbeat.store.sqlite.statements import SQL
 from tests.contract.making import claim, worker
 from tests.contract.scheduling import after, fire, got, put
 
@@ -71,20 +71,20 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (SCHEDULES.due, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
-        (SCHEDULES.next_at, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
-        (SCHEDULES.shortest_interval, "drumbeat_schedule_running"),
-        (SCHEDULES.stalled, "drumbeat_schedule_running"),
-        (SCHEDULES.snapshots, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.snapshots, "drumbeat_job_blocked (blocked_on=?)"),
-        (SCHEDULES.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
-        (SCHEDULES.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
-        (SCHEDULES.orphaned, "(blocked_on>? AND blocked_on<?)"),
-        (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
-        (SCHEDULES.prunable_fires, "drumbeat_fire_by_age (last<?)"),
-        (SCHEDULES.undeclared, "drumbeat_schedule_of_code (declared_at<?)"),
+        (SQL.schedules.due, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SQL.schedules.next_at, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SQL.schedules.shortest_interval, "drumbeat_schedule_running"),
+        (SQL.schedules.stalled, "drumbeat_schedule_running"),
+        (SQL.schedules.snapshots, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SQL.schedules.snapshots, "drumbeat_job_blocked (blocked_on=?)"),
+        (SQL.schedules.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
+        (SQL.schedules.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SQL.schedules.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SQL.schedules.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
+        (SQL.schedules.orphaned, "(blocked_on>? AND blocked_on<?)"),
+        (SQL.schedules.fires, "PRIMARY KEY (schedule=? AND at<?)"),
+        (SQL.schedules.prunable_fires, "drumbeat_fire_by_age (last<?)"),
+        (SQL.schedules.undeclared, "drumbeat_schedule_of_code (declared_at<?)"),
     ],
 )
 def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
@@ -94,7 +94,13 @@ def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, ind
 
 @pytest.mark.parametrize(
     "statement",
-    [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.fires, SCHEDULES.promote_next],
+    [
+        SQL.schedules.due,
+        SQL.schedules.next_at,
+        SQL.schedules.shortest_interval,
+        SQL.schedules.fires,
+        SQL.schedules.promote_next,
+    ],
 )
 def test_nothing_is_sorted(raw: sqlite3.Connection, statement: str) -> None:
     steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
@@ -118,8 +124,8 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
         raw.set_progress_handler(tick, 10)
         given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
         for statement in (
-            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.stalled),
-            *(SCHEDULES.orphaned, SCHEDULES.undeclared, INSTANCES.heartbeat_reply),
+            *(SQL.schedules.due, SQL.schedules.next_at, SQL.schedules.shortest_interval, SQL.schedules.stalled),
+            *(SQL.schedules.orphaned, SQL.schedules.undeclared, SQL.instances.heartbeat_reply),
         ):
             raw.execute(statement, given).fetchall()
         raw.close()
@@ -160,5 +166,21 @@ async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: Sql
     raw.execute("DELETE FROM drumbeat_job")
     raw.commit()
     raw.close()
+    assert await sqlite.schedules.advance_stalled() == 1
+    assert (await got(sqlite, "sweep")).next_at is not None
+
+
+async def test_a_series_with_an_end_whose_job_was_deleted_is_set_going_by_the_sweep(
+    sqlite: SqliteStore, path: Path
+) -> None:
+    """The trigger of the schema clears `current`."""
+    await put(sqlite, after(end=await sqlite.inspect.now() + 3_600_000_000))
+    await fire(sqlite, "sweep", 10)
+    raw = sqlite3.connect(path)
+    raw.execute("DELETE FROM drumbeat_job")
+    raw.commit()
+    raw.close()
+    found = await got(sqlite, "sweep")
+    assert (found.current, found.next_at) == (None, None)
     assert await sqlite.schedules.advance_stalled() == 1
     assert (await got(sqlite, "sweep")).next_at is not None

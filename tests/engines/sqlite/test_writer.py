@@ -35,7 +35,7 @@ def clock() -> FakeClock:
 
 
 def writer_connection(store: SqliteStore) -> SqliteConnection:
-    db = store._writer._handler.db
+    db = store._parts.writer._handler.db
     assert db is not None
     return db
 
@@ -202,10 +202,12 @@ async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> N
         raise LookupError("stopped half way")
 
     with pytest.raises(LookupError):
-        await sqlite._writer.write(half, None)
+        await sqlite._parts.writer.write(half, None)
     assert not writer_connection(sqlite).in_transaction
     assert (
-        await sqlite._worker_reader.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'"))
+        await sqlite._parts.worker_reader.read(
+            lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'")
+        )
         == 0
     )
 
@@ -308,7 +310,7 @@ async def test_a_reader_in_the_middle_does_not_hold_up_a_checkpoint_or_lose_its_
 
 async def test_a_reading_connection_cannot_write(path: Path, sqlite: SqliteStore) -> None:
     with pytest.raises(Exception, match="readonly"):
-        await sqlite._worker_reader.read(lambda db: db.run("DELETE FROM drumbeat_job"))
+        await sqlite._parts.worker_reader.read(lambda db: db.run("DELETE FROM drumbeat_job"))
 
 
 async def test_threads_end_with_the_store(path: Path) -> None:
@@ -327,7 +329,7 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     if child == 0:
         said = b"nothing"
         try:
-            sqlite._writer.write(lambda *_: None, None)
+            sqlite._parts.writer.write(lambda *_: None, None)
         except StoreError as error:
             said = str(error).encode()
         finally:
@@ -392,11 +394,11 @@ async def test_a_commit_wakes_the_loop_for_a_hint_only_if_there_is_a_listener(
 ) -> None:
     posted: list[int] = []
     monkeypatch.setattr(
-        sqlite._notifier, "_loop", SimpleNamespace(call_soon_threadsafe=lambda _, due: posted.append(due))
+        sqlite._parts.notifier, "_loop", SimpleNamespace(call_soon_threadsafe=lambda _, due: posted.append(due))
     )
     await sqlite.jobs.add([new_job()])
     assert posted == []
-    sqlite._notifier.listeners["here"] = lambda _: None
+    sqlite._parts.notifier.listeners["here"] = lambda _: None
     await sqlite.jobs.add([new_job(run_at=7)])
     assert posted == [7]
 

@@ -81,7 +81,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         jobs_ahead=await store.inspect.count_ahead(job, MAX_AHEAD)
         if job.view(from_us(now)) is PendingView.READY
         else None,
-        retries=job.retries if job.retries is not None or task is None else task.retries,
+        retries=job.retries if job.retries is not None or task is None else task.options.retries,
         error=await _read_last_error(store, job),
         schedule=await _read_schedule(store, job),
     )

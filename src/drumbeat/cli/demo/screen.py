@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from drumbeat.cli import formatting, output
-from drumbeat.cli.demo.scenario import KINDS, DemoResult, KindProgress
+from drumbeat.cli.connection import utc_now
+from drumbeat.cli.demo.scenario import KINDS, DemoResult, KindProgress, KindResult
 from drumbeat.cli.job_view import format_attempts
+from drumbeat.cli.output import Column
 from drumbeat.clock import SYSTEM
 
 if TYPE_CHECKING:
@@ -27,9 +29,15 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress where there is no terminal."""
 BAR_WIDTH = 40
-SUMMARY = output.TableColumns(
-    names=("kind", "jobs", "succeeded", "dead", "retried", "attempts", "time", ""),
-    numbers=frozenset({"jobs", "succeeded", "dead", "retried", "attempts", "time"}),
+SUMMARY: output.TextTable[KindResult] = output.TextTable(
+    Column("kind", lambda row, _: row.kind.name),
+    Column("jobs", lambda row, _: f"{row.kind.jobs:,}", number=True),
+    Column("succeeded", lambda row, _: f"{row.succeeded:,}", number=True),
+    Column("dead", lambda row, _: f"{row.dead:,}", number=True),
+    Column("retried", lambda row, _: f"{row.retried:,}", number=True),
+    Column("attempts", lambda row, _: f"{row.attempts:,}", number=True),
+    Column("time", lambda row, _: f"{row.seconds:.1f} s", number=True),
+    Column("", lambda row, _: "ok" if row.as_expected else "NOT AS EXPECTED"),
 )
 
 
@@ -121,7 +129,7 @@ def _style(count: KindProgress) -> str:
 def show_result(console: Console, result: DemoResult) -> None:
     """The summary, the dead letters, and how the killed worker's job was recovered."""
     console.print()
-    console.print(_summary(result))
+    console.print(SUMMARY.build(result.rows, utc_now()))
     console.print()
     console.print(Text("Dead letters, kept until a person replays or discards them", style="bold"))
     for letter in result.dead_letters:
@@ -134,23 +142,6 @@ def show_result(console: Console, result: DemoResult) -> None:
         console.print(Text(formatting.escape_lines(result.log[-4_000:])))
     else:
         console.print(Text(f"Everything ended as expected, in {result.seconds:.1f} s.", style="bold green"))
-
-
-def _summary(result: DemoResult) -> Table:
-    rows = [
-        [
-            row.kind.name,
-            f"{row.kind.jobs:,}",
-            f"{row.succeeded:,}",
-            f"{row.dead:,}",
-            f"{row.retried:,}",
-            f"{row.attempts:,}",
-            f"{row.seconds:.1f} s",
-            "ok" if row.as_expected else "NOT AS EXPECTED",
-        ]
-        for row in result.rows
-    ]
-    return output.build_table(SUMMARY, rows)
 
 
 def _dead_letter_table(job: Job) -> Table:

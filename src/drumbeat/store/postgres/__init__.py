@@ -13,10 +13,7 @@ from typing import Self
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.postgres import schema
 from drumbeat.store.postgres.audit import PostgresAudit
-from drumbeat.store.postgres.connections import (
-    PostgresAddress,
-    parse_address,
-)
+from drumbeat.store.postgres.connections import PostgresAddress, parse_address
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
@@ -44,16 +41,9 @@ class PostgresStore(Store):
         self.url = address.masked_url
         self._parts = parts
         self.jobs = PostgresJobs(parts)
-        self.instances = PostgresInstances(
-            parts.sql,
-            connection=parts.connection,
-            completion=parts.completion,
-            history=parts.history,
-            notifier=parts.notifier,
-            clock=clock,
-        )
-        self.locks = PostgresLocks(parts.sql, connection=parts.connection)
-        self.schedules = PostgresSchedules(parts.sql, connection=parts.connection, notifier=parts.notifier, clock=clock)
+        self.instances = PostgresInstances(parts)
+        self.locks = PostgresLocks(parts)
+        self.schedules = PostgresSchedules(parts)
         self.rooms = PostgresRooms(parts)
         self.stats = PostgresStats(parts)
         self.inspect = PostgresInspect(parts)
@@ -79,12 +69,7 @@ class PostgresStore(Store):
             StoreUnavailable: no answer; try again.
         """
         store = cls(address, namespace=namespace, clock=clock, forward=forward)
-        try:
-            await schema.check(store._parts.connection, store._parts.sql)
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(schema.check(store._parts.connection, store._parts.sql))
 
     async def close(self) -> None:
         await self._transactional.close()

@@ -15,6 +15,7 @@ from typing import Any
 from drumbeat.core.lock import NewTicket
 from drumbeat.errors import DrumbeatError
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection
+from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.sqlfile import Statements
 
 _MIN_TICKETS_PER_SECOND = 100
@@ -64,20 +65,9 @@ class AcquireBatcher:
                 answer.set_result(rows[ticket.id])
 
     async def _call_acquire(self, tickets: Sequence[NewTicket]) -> dict[str, Any]:
-        if len(tickets) == 1:
-            [facts] = _arguments(tickets)
-            row = await self._connection.call(lambda session: session.fetchrow(self._sql.acquire, *facts))
-            return {row["ticket"]: row}
-        columns = list(zip(*_arguments(tickets), strict=True))
+        facts = [(each.id, each.lock, each.limit, each.per, each.lease, each.owner, each.what) for each in tickets]
         timeout = CALL_TIMEOUT + len(tickets) / _MIN_TICKETS_PER_SECOND
         rows = await self._connection.call(
-            lambda session: session.fetch(self._sql.acquire_all, *columns), timeout=timeout
+            lambda session: session.fetch(self._sql.acquire, *to_columns(facts)), timeout=timeout
         )
         return {row["ticket"]: row for row in rows}
-
-
-def _arguments(tickets: Sequence[NewTicket]) -> list[tuple[Any, ...]]:
-    return [
-        (ticket.id, ticket.lock, ticket.limit, ticket.per, ticket.lease, ticket.owner, ticket.what)
-        for ticket in tickets
-    ]

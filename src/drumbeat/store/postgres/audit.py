@@ -15,8 +15,7 @@ from drumbeat.core.audit import (
 )
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.parts import PostgresParts
-from drumbeat.store.postgres.rows import read_row
-from drumbeat.store.records import AuditEntryRow, repair_audit_entry
+from drumbeat.store.records import AUDIT_ENTRIES
 
 
 class PostgresAudit:
@@ -25,23 +24,21 @@ class PostgresAudit:
         self._connection = parts.connection
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
-        row = await self._connection.transact(partial(self._begin, act, within_us))
-        return None if row is None or row["id"] == act.id else _read_entry(row)
+        found = AUDIT_ENTRIES.read_rows(await self._connection.transact(partial(self._begin, act, within_us)))
+        return next((entry for row in found if (entry := row.to_record()).id != act.id), None)
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         facts = (id, touched, outcome, drop_long_answer(answer))
         await self._connection.call(lambda session: session.execute(self._sql.end, *facts))
 
     async def get(self, id: str) -> AuditEntry | None:
-        row = await self._connection.call(lambda session: session.fetchrow(self._sql.get, id))
-        return None if row is None else _read_entry(row)
+        found = AUDIT_ENTRIES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, id)))
+        return found[0].to_record() if found else None
 
     async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
         wanted = (query.before, max(query.limit, 0), query.who, query.verb, query.target)
-        return [
-            _read_entry(row)
-            for row in await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
-        ]
+        found = await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
+        return [row.to_record() for row in AUDIT_ENTRIES.read_rows(found)]
 
     async def prune(self, before: int, limit: int) -> int:
         gone = await self._connection.call(
@@ -49,17 +46,11 @@ class PostgresAudit:
         )
         return len(gone)
 
-    async def _begin(self, act: NewAuditEntry, within: int, session: Session) -> Any:
-        """The entry that holds the request key, which may be this one; None: there is no key."""
+    async def _begin(self, act: NewAuditEntry, within: int, session: Session) -> list[Any]:
+        """The entry that holds the request key, which may be this one; empty: there is no key."""
         if act.request_key is not None:
             await session.execute(self._sql.expire_key, act.who, act.request_key, within)
         await session.execute(self._sql.begin, *msgspec.structs.astuple(act))
         if act.request_key is None:
-            return None
-        return await session.fetchrow(self._sql.key_holder, act.who, act.request_key)
-
-
-def _read_entry(row: Any) -> AuditEntry:
-    entry = read_row(AuditEntryRow, "act", row, repair=repair_audit_entry)
-    assert entry is not None
-    return entry.to_record()
+            return []
+        return list(await session.fetch(self._sql.key_holder, act.who, act.request_key))

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from drumbeat.clock import Clock
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.store import health
 from drumbeat.store.health import healthy
 from drumbeat.store.postgres import schema
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.error_translation import LATEST_VERSION
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.parts import PostgresParts
 
 _LONG_TRANSACTION_S = 300.0
 """Seconds. While a transaction is open, rows that died since cannot be vacuumed, in any table."""
@@ -18,10 +17,10 @@ _MAX_DEAD_ROWS = 200_000
 
 
 class PostgresHealth:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection, clock: Clock) -> None:
-        self._sql = sql
-        self._connection = connection
-        self._clock = clock
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql
+        self._connection = parts.report_connection
+        self._clock = parts.clock
 
     async def check_all(self) -> list[HealthCheck]:
         version = (await schema.load_schema(self._connection, self._sql)).version

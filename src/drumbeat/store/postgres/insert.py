@@ -22,13 +22,13 @@ from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
-from drumbeat.store.job_columns import NEW, default_of
+from drumbeat.store.job_columns import NEW, attribute_path, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS
 from drumbeat.store.postgres.wake import PostgresNotifier
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.sqlfile import EngineStatements, Statements
 
 MIN_COPY_JOBS = 500
 """Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
@@ -39,8 +39,8 @@ _MAX_ANSWER_DELAY = 0.02
 _MIN_ROWS_PER_SECOND = 5_000
 """What even a slow server stores; gives the timeout of a large batch."""
 
-_GETTERS = {name: attrgetter("unique._value_" if name == "unique" else name) for name in NEW}
-_get_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW))
+_GETTERS = {name: attrgetter(attribute_path(name)) for name in NEW}
+_get_fields = attrgetter(*map(attribute_path, NEW))
 _DEFAULTS = {name: default_of(name) for name in NEW if name not in ("id", "args", *SHARED_FIELDS)}
 
 
@@ -52,7 +52,7 @@ class InsertResult(NamedTuple):
 
 class PostgresInserter:
     def __init__(
-        self, sql: PostgresStatements, namespace: str, connection: PostgresConnection, notifier: PostgresNotifier
+        self, sql: EngineStatements, namespace: str, connection: PostgresConnection, notifier: PostgresNotifier
     ) -> None:
         self._sql = sql.jobs
         self._namespace = namespace

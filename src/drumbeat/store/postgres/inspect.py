@@ -10,6 +10,7 @@ from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.durations import to_us
 from drumbeat.ids import JobId, is_job_id
+from drumbeat.store import overview
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
@@ -21,6 +22,7 @@ from drumbeat.store.postgres.malformed_scan import find_malformed
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
+from drumbeat.store.records import INSTANCES
 
 
 class PostgresInspect:
@@ -28,8 +30,8 @@ class PostgresInspect:
         self._sql = parts.sql
         self._connection = parts.connection
         self._report_connection = parts.report_connection
-        self._health = PostgresHealth(parts.sql, connection=parts.report_connection, clock=parts.clock)
-        self._search = PostgresSearch(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._health = PostgresHealth(parts)
+        self._search = PostgresSearch(parts)
         self._due_cache = CachedCount(parts.clock, total_due)
         self._task_cache = CachedCount(parts.clock, total_of_tasks)
 
@@ -63,7 +65,8 @@ class PostgresInspect:
     async def _load_queues(self, guard: StatementGuard, session: Session) -> list[QueueStats]:
         await session.execute(self._sql.schema.use_snapshot)
         due = await self._due_cache.get(partial(self._count_due, session))
-        return [with_due(rows.queue(row), due) for row in await session.fetch(guard(self._sql.inspect.queues))]
+        found = overview.QUEUES.read_rows(await session.fetch(guard(self._sql.inspect.queues)))
+        return [with_due(row.to_record(), due) for row in found]
 
     async def _count_due(self, session: Session) -> DueCounts:
         found = await session.fetch(self._sql.inspect.due)
@@ -75,13 +78,13 @@ class PostgresInspect:
                 lambda session: session.fetch(guard(self._sql.inspect.tasks)), timeout=LONG_TIMEOUT
             )
         )
-        return [rows.task(row) for row in found]
+        return [row.to_record() for row in overview.TASKS.read_rows(found)]
 
     async def list_instances(self, *, all: bool = False) -> list[Instance]:
         found = await self._connection.call(
             lambda session: session.fetch(self._sql.inspect.instances, all), timeout=LONG_TIMEOUT
         )
-        return [rows.instance(row) for row in found]
+        return [row.to_record() for row in INSTANCES.read_rows(found)]
 
     async def group_dead_letters(self, limit: int, *, max_letters: int = MAX_GROUPED_LETTERS) -> list[DeadLetterGroup]:
         wanted = (max(limit, 0), max_letters)
@@ -90,11 +93,11 @@ class PostgresInspect:
                 lambda session: session.fetch(guard(self._sql.inspect.dead_groups), *wanted), timeout=LONG_TIMEOUT
             )
         )
-        return [rows.dead_group(row) for row in found]
+        return [row.to_record() for row in overview.DEAD_GROUPS.read_rows(found)]
 
     async def get_leader(self) -> LeaderInfo | None:
-        row = await self._connection.call(lambda session: session.fetchrow(self._sql.inspect.leader))
-        return None if row is None else rows.leader(row)
+        found = await self._connection.call(lambda session: session.fetch(self._sql.inspect.leader))
+        return next((row.to_record() for row in overview.LEADERS.read_rows(found)), None)
 
     async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
         if job.state is not JobState.PENDING or job.blocked_on is not None:

@@ -8,7 +8,6 @@ the jobs that were claimed in between.
 from collections.abc import Sequence
 from functools import partial
 
-from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
 from drumbeat.core.transitions import (
@@ -22,12 +21,10 @@ from drumbeat.core.transitions import (
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.completion import PostgresCompletionWriter
-from drumbeat.store.postgres.connections import PostgresConnection, Session
-from drumbeat.store.postgres.history import HistoryPartitions
-from drumbeat.store.postgres.rows import PostgresHeldJob, as_json
-from drumbeat.store.postgres.statements import PostgresStatements
-from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.parts import PostgresParts
+from drumbeat.store.postgres.rows import PostgresHeldJob
+from drumbeat.store.records import as_json
 
 _COUNT_INTERVAL_FACTOR = 20
 """Running jobs are counted for at most a twentieth of the time: where dead rows pile up, counting is slow."""
@@ -35,22 +32,13 @@ _QUICK_COUNT_S = 0.1
 
 
 class PostgresInstances:
-    def __init__(
-        self,
-        sql: PostgresStatements,
-        *,
-        connection: PostgresConnection,
-        completion: PostgresCompletionWriter,
-        history: HistoryPartitions,
-        notifier: PostgresNotifier,
-        clock: Clock,
-    ) -> None:
-        self._sql = sql
-        self._connection = connection
-        self._completion = completion
-        self._history = history
-        self._notifier = notifier
-        self._clock = clock
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql
+        self._connection = parts.connection
+        self._completion = parts.completion
+        self._history = parts.history
+        self._notifier = parts.notifier
+        self._clock = parts.clock
         self._next_count_at = float("-inf")
 
     async def register(self, instance: NewInstance) -> None:

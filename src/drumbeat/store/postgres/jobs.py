@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
-from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, OutcomeKind, ReplayResult
-from drumbeat.core.transitions import answer_cancel, expired_block_failure
+from drumbeat.core.transitions import answer_cancel
 from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.store.completion_rows import expired_rows
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import PlanMode, Session
@@ -62,7 +62,7 @@ class PostgresJobs:
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
-            columns = rows.to_columns(((claim.id, claim.token, progress) for claim, progress in notes), 3)
+            columns = rows.to_columns((claim.id, claim.token, progress) for claim, progress in notes)
             await self._connection.call(lambda session: session.execute(self._sql.save_progress, instance, *columns))
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
@@ -189,7 +189,7 @@ class PostgresJobs:
         pending = [(id, _CANCELLED, *[None] * 6) for id, state in found.items() if state != "running"]
         running = [id for id, state in found.items() if state == "running"]
         if pending:
-            await session.execute(self._sql.move_to_history, *rows.to_columns(pending, 8))
+            await session.execute(self._sql.move_to_history, *rows.to_columns(pending))
         if running:
             await session.execute(self._sql.request_cancel, running)
 
@@ -214,14 +214,9 @@ class PostgresJobs:
         found = await session.fetch(self._sql.lock_expired_waits, prefix, before, limit)
         if not found:
             return 0, None
-        dead, after = [], []
-        for row in found:
-            error = expired_block_failure(row["blocked_on"], row["blocked_since"], row["now"])
-            dead.append((row["id"], None, None, row["now"], row["failures"], row["crashes"], rows.as_json(error)))
-            if (job := make_follow_up(rows.job(row), error)) is not None:
-                after.append(job)
-        await session.execute(self._sql.move_to_dead, *rows.to_columns(dead, 7))
-        return len(dead), min(await self._inserter.add_in_transaction(session, after), default=None)
+        dead, follow_ups = expired_rows(map(rows.job_row, found), found[0]["now"])
+        await session.execute(self._sql.move_to_dead, *rows.to_columns(dead))
+        return len(dead), min(await self._inserter.add_in_transaction(session, follow_ups), default=None)
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
-from drumbeat.durations import from_us
+from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
 from drumbeat.errors import StoreError
+from drumbeat.store.overview import LockRow, TicketRow, add_lost_tickets, make_ticket_status
 from drumbeat.store.postgres.acquire_batch import AcquireBatcher
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
+from drumbeat.store.postgres.parts import PostgresParts
 
 log = logging.getLogger(__name__)
 
@@ -23,14 +23,14 @@ _NEGATIVE_OFFSET = "2201X"
 
 
 class PostgresLocks:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
-        self._sql = sql.locks
-        self._schema = sql.schema
-        self._connection = connection
-        self._batcher = AcquireBatcher(sql.locks, connection)
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.locks
+        self._schema = parts.sql.schema
+        self._connection = parts.connection
+        self._batcher = AcquireBatcher(parts.sql.locks, parts.connection)
 
     async def acquire(self, ticket: NewTicket) -> TicketStatus:
-        return _ticket_status(await self._batcher.acquire(ticket))
+        return make_ticket_status(*await self._batcher.acquire(ticket))
 
     async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
         if not tickets:
@@ -38,12 +38,12 @@ class PostgresLocks:
         # Without duplicates: the function counts them.
         ids = list(dict.fromkeys(tickets))
         rows = await self._call_with_repair(lambda session: session.fetch(self._sql.ticket_status, ids, renew))
-        found = {row["ticket"]: _ticket_status(row) for row in rows}
+        found = {row["ticket"]: make_ticket_status(*row) for row in rows}
         lost = [id for id in ids if id not in found]
+        releases: list[Any] = []
         if lost:
-            reason = await self._load_release_reasons(lost)
-            found |= {id: TicketStatus(ticket=id, state=TicketState.LOST, reason=reason.get(id)) for id in lost}
-        return [found[ticket] for ticket in tickets]
+            releases = await self._connection.call(lambda session: session.fetch(self._sql.release_reasons, lost))
+        return add_lost_tickets(tickets, found, releases)
 
     async def release(self, tickets: Sequence[str]) -> None:
         if tickets:
@@ -77,58 +77,9 @@ class PostgresLocks:
             log.error("a stored lock had a limit below 1: it is 1 now")
             return await self._connection.call(work)
 
-    async def _load_release_reasons(self, ids: list[str]) -> dict[str, str]:
-        rows = await self._connection.call(lambda session: session.fetch(self._sql.release_reasons, ids))
-        return {
-            id: f"released by {row['released_by']}: {row['released_reason']}"
-            for row in rows
-            for id in row["released_tickets"].split()
-        }
-
     async def _load_infos(self, wanted: tuple[Any, ...], waiters: bool, session: Session) -> list[LockInfo]:
         await session.execute(self._schema.use_snapshot)
         locks = await session.fetch(self._sql.page, *wanted)
         tickets = await session.fetch(self._sql.tickets, [lock["name"] for lock in locks], waiters)
-        return [_info(lock, [ticket for ticket in tickets if ticket["lock"] == lock["name"]]) for lock in locks]
-
-
-def _ticket_status(row: Any) -> TicketStatus:
-    waits = row["granted_at"] is None
-    return TicketStatus(
-        ticket=row["ticket"],
-        state=TicketState.WAITING if waits else TicketState.GRANTED,
-        token=row["token"],
-        lane=row["lane"] or 0,
-        position=row["place"],
-        recheck_after_us=row["look_after"],
-        granted_at=row["granted_at"],
-    )
-
-
-def _info(lock: Any, tickets: Sequence[Any]) -> LockInfo:
-    return LockInfo(
-        name=lock["name"],
-        limit=lock["limit"],
-        per=None if lock["per"] is None else lock["per"] / 1_000_000,
-        holding=lock["holding"],
-        waiting=lock["waiting"],
-        holders=[_ticket(ticket) for ticket in tickets if ticket["granted_at"] is not None],
-        waiters=[_ticket(ticket) for ticket in tickets if ticket["granted_at"] is None],
-        released_at=None if lock["released_at"] is None else from_us(lock["released_at"]),
-        released_by=lock["released_by"],
-        released_reason=lock["released_reason"],
-        opens_at=None if lock["opens_at"] is None else from_us(lock["opens_at"]),
-    )
-
-
-def _ticket(row: Any) -> TicketInfo:
-    return TicketInfo(
-        id=row["id"],
-        token=row["number"],
-        lane=row["lane"],
-        owner=row["owner"],
-        what=row["what"],
-        entered_at=from_us(row["entered_at"]),
-        granted_at=None if row["granted_at"] is None else from_us(row["granted_at"]),
-        lease_left=row["remains"] / 1_000_000,
-    )
+        own = [TicketRow(*ticket) for ticket in tickets]
+        return [LockRow(*lock).to_record(own) for lock in locks]

@@ -8,13 +8,14 @@ from drumbeat.store.postgres.completion import PostgresCompletionWriter
 from drumbeat.store.postgres.connections import GENERIC_PLAN_SETTINGS, PostgresAddress, PostgresConnection
 from drumbeat.store.postgres.history import HistoryPartitions
 from drumbeat.store.postgres.insert import PostgresInserter
-from drumbeat.store.postgres.statements import PostgresStatements, statements
+from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.protocol.wake import Forward
+from drumbeat.store.sqlfile import EngineStatements
 
 
 class PostgresParts(NamedTuple):
-    sql: PostgresStatements
+    sql: EngineStatements
     clock: Clock
     claim_connection: PostgresConnection
     """For claims and outcomes."""

@@ -3,47 +3,22 @@
 The order of fields is the order of columns in the `.sql` files. Times are integers in rows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, MalformedJob
-from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState
-from drumbeat.core.job_query import QueueStats, TaskStats
-from drumbeat.ids import JobId
+from drumbeat.core.job import Attempt, EndedJob, Job, JobState
+from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,
     join_reasons,
     log_faults,
-    read_failure,
-    read_value,
     salvage,
     undecodable_failure,
 )
-from drumbeat.store.records import (
-    AttemptRow,
-    Faults,
-    StoredInstanceRow,
-    StoredJobRow,
-    repair_instance,
-    repair_job,
-    to_datetime,
-    to_datetime_or_none,
-)
-
-_encode = msgspec.json.Encoder().encode
-R = TypeVar("R", bound=msgspec.Struct)
-
-
-def as_json(value: Any) -> str:
-    return _encode(value).decode()
-
-
-def encode_failure(error: Failure | None) -> str | None:
-    return None if error is None else as_json(error)
+from drumbeat.store.records import ATTEMPTS, EndedRow, StoredJobRow, as_json, repair_job
 
 
 def array_literal(values: Sequence[str | int | None]) -> str:
@@ -51,47 +26,14 @@ def array_literal(values: Sequence[str | int | None]) -> str:
     return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
 
 
-def to_columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows turned into one array for each column."""
-    turned = [list(column) for column in zip(*rows, strict=True)]
-    return turned or [[] for _ in range(width)]
+def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Rows, of which there is at least one, turned into one array for each column."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
-class PostgresHeldJob(msgspec.Struct, frozen=True):
-    """A running job, as far as ending its run needs it."""
-
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: str
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: bool
-    on_dead: str | None
+class PostgresHeldJob(HeldJob, frozen=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
-
-
-def read_row(
-    record: type[R],
-    kind: str,
-    row: Any,
-    *,
-    id: str = "id",
-    repair: Callable[[dict[str, Any], Faults], dict[str, Any]] | None = None,
-) -> R | None:
-    """A row as its record, whose fields are in the order of columns. One that cannot be read is logged and repaired; None:
-    there is no repair. `kind` and the column `id` name it in the log."""
-    values, faults = salvage(record, tuple(row))
-    if not faults:
-        return record(**values)
-    log_faults(kind, str(row[id]), faults)
-    return None if repair is None else record(**repair(values, faults))
 
 
 def job_row(row: Any) -> StoredJobRow:
@@ -110,8 +52,7 @@ def job(row: Any) -> Job:
 
 def attempts(rows: Iterable[Any]) -> list[Attempt]:
     """Those that can be read."""
-    found = (read_row(AttemptRow, "attempt", row, id="token") for row in rows)
-    return [attempt.to_record() for attempt in found if attempt is not None]
+    return [attempt.to_record() for attempt in ATTEMPTS.read_rows(rows)]
 
 
 def claimed_jobs(rows: Iterable[Any]) -> tuple[list[ClaimedJob], list[MalformedJob]]:
@@ -144,62 +85,10 @@ def held_job(row: Any) -> PostgresHeldJob:
 
 def ended_job(row: Any) -> EndedJob | None:
     """None for a live job."""
-    if row["state"] is None:
-        return None
-    state, reason = read_value("state", row["state"], JobState)
-    if reason is not None:
-        faults = [("state", reason)]
-        return EndedJob(
-            id=row["id"], task=row["task"] or "", state=JobState.DEAD, error=undecodable_failure(join_reasons(faults))
-        )
-    return EndedJob(
-        id=row["id"],
-        task=row["task"] or "",
-        state=state,
-        result=row["result"],
-        result_error=row["result_error"],
-        error=read_failure(row["error"]),
-    )
-
-
-def queue(row: Any) -> QueueStats:
-    """Without the number of due jobs."""
-    return QueueStats(
-        name=row["name"] or UNREADABLE_NAME,
-        ready=0,
-        scheduled=0,
-        running=row["running"],
-        waiting=row["waiting"],
-        oldest_due=to_datetime_or_none(row["oldest_due"]),
-        paused=row["paused_at"] is not None,
-        paused_by=row["paused_by"],
-        paused_reason=row["paused_reason"],
-        paused_at=to_datetime_or_none(row["paused_at"]),
-    )
-
-
-def task(row: Any) -> TaskStats:
-    return TaskStats(
-        name=row["name"] or UNREADABLE_NAME,
-        pending=row["pending"],
-        running=row["running"],
-        succeeded=row["succeeded"],
-        dead=row["dead"],
-        cancelled=row["cancelled"],
-    )
-
-
-def instance(row: Any) -> Instance:
-    """Where it cannot be read, the reason of its end says so."""
-    found = read_row(StoredInstanceRow, "instance", row, repair=repair_instance)
-    assert found is not None
-    return found.to_record()
-
-
-def dead_group(row: Any) -> DeadLetterGroup:
-    facts = dict(row) | {"first_at": to_datetime(row["first_at"] or 0), "last_at": to_datetime(row["last_at"] or 0)}
-    return DeadLetterGroup(**facts | {"task": row["task"] or UNREADABLE_NAME})
-
-
-def leader(row: Any) -> LeaderInfo:
-    return LeaderInfo(**dict(row) | {"since": to_datetime(row["since"] or 0), "until": to_datetime(row["until"])})
+    try:
+        return msgspec.convert(tuple(row), EndedRow).to_record()
+    except msgspec.ValidationError:
+        values, faults = salvage(EndedRow, tuple(row))
+        if any(field == "state" for field, _ in faults):
+            values |= {"state": JobState.DEAD, "error": as_json(undecodable_failure(join_reasons(faults)))}
+        return EndedRow(**values).to_record()

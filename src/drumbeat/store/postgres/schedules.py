@@ -11,15 +11,14 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.clock import Clock, jitter
+from drumbeat.clock import jitter
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.overlap import (
     FireBatch,
     FirePlan,
-    FireRow,
     ScheduleSnapshot,
     interval_of,
-    make_skip_row,
+    make_skip,
     plan_fire,
     split_into_rounds,
 )
@@ -38,12 +37,10 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.postgres.connections import PostgresConnection, Session
-from drumbeat.store.postgres.rows import read_row, to_columns
-from drumbeat.store.postgres.statements import PostgresStatements
-from drumbeat.store.postgres.wake import PostgresNotifier
-from drumbeat.store.records import StoredScheduleRow, repaired_rule
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.parts import PostgresParts
+from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.records import FIRES, SCHEDULES
 
 _MAX_TIMESTAMP = 2**63 - 1
 _FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)
@@ -56,14 +53,12 @@ IndexedFiring = tuple[int, FireRequest]
 
 
 class PostgresSchedules:
-    def __init__(
-        self, sql: PostgresStatements, *, connection: PostgresConnection, notifier: PostgresNotifier, clock: Clock
-    ) -> None:
-        self._sql = sql.schedules
-        self._jobs = sql.jobs
-        self._connection = connection
-        self._notifier = notifier
-        self._clock = clock
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.schedules
+        self._jobs = parts.sql.jobs
+        self._connection = parts.connection
+        self._notifier = parts.notifier
+        self._clock = parts.clock
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
@@ -94,25 +89,25 @@ class PostgresSchedules:
         async def work(session: Session) -> bool:
             now = await session.fetchval(self._sql.change, *values)
             if now is not None and change.skipped is not None:
-                await self._insert_fires([make_skip_row(change.name, change.skipped, now)], session)
+                await self._insert_fires([make_skip(change.name, change.skipped, now)], session)
             return now is not None
 
         return await self._connection.transact(work)
 
     async def get(self, name: str) -> Schedule | None:
-        found = await self._connection.call(lambda session: session.fetch(self._sql.get, name))
-        return _schedule(found[0]) if found else None
+        found = SCHEDULES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, name)))
+        return found[0].to_record() if found else None
 
     async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.page, after or "", all, limit))
-        return [_schedule(row) for row in found]
+        return [row.to_record() for row in SCHEDULES.read_rows(found)]
 
     async def get_due(self, limit: int) -> DueSchedules:
         async def look(session: Session) -> DueSchedules:
             # In this order: what becomes due between the two statements is in the first.
             ahead = await session.fetchrow(self._sql.next_due)
             found = await session.fetch(self._sql.due, ahead["now"], limit)
-            schedules = [_schedule(row) for row in found]
+            schedules = [row.to_record() for row in SCHEDULES.read_rows(found)]
             return DueSchedules(
                 now=ahead["now"], schedules=schedules, next_at=ahead["next_at"], min_interval=ahead["shortest"]
             )
@@ -160,9 +155,8 @@ class PostgresSchedules:
         last = _MAX_TIMESTAMP if before is None else before
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
         fires: dict[str, list[Fire]] = {name: [] for name in names}
-        for row in found:
-            if (fire := read_row(FireRow, "fire", row, id="schedule")) is not None:
-                fires[row["schedule"]].append(fire.to_record())
+        for row in FIRES.read_rows(found):
+            fires[row.schedule].append(row)
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -249,7 +243,7 @@ class PostgresSchedules:
         fire_times = [(request.name, fire.at) for request in firings for fire in request.fires]
         if not fire_times:
             return set()
-        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times, 2))}
+        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times))}
 
     async def _apply_plans(self, plans: Sequence[FirePlan], session: Session) -> int | None:
         """Write plans in a few statements for all of them; return the earliest run_at of new jobs."""
@@ -257,19 +251,19 @@ class PostgresSchedules:
         if batch.cancel:
             cancelled = [(id, _CANCELLED, *[None] * 6) for id in batch.cancel]
             await session.execute(self._sql.clear_current, batch.cleared)
-            await session.execute(self._jobs.move_to_history, *to_columns(cancelled, 8))
+            await session.execute(self._jobs.move_to_history, *to_columns(cancelled))
         if batch.request_cancel:
             await session.execute(self._jobs.request_cancel, batch.request_cancel)
         if batch.jobs:
-            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, batch.jobs), 5))
+            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, batch.jobs)))
         await self._insert_fires(batch.records, session)
         if batch.updates:
-            await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates), 5))
+            await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates)))
         return batch.earliest_run_at
 
-    async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
+    async def _insert_fires(self, records: Sequence[Fire], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records)))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, then check again: what was found before may have been advanced meanwhile."""
@@ -296,12 +290,3 @@ def _snapshot(row: Any, live: str | None, waiting: list[JobId]) -> ScheduleSnaps
         live_state=live,
         waiting=waiting,
     )
-
-
-def _schedule(row: Any) -> Schedule:
-    """One that cannot be read says so in its rule, and is never fired."""
-    values, faults = salvage(StoredScheduleRow, tuple(row))
-    if faults:
-        log_faults("schedule", row["name"], faults)
-        values |= repaired_rule(faults)
-    return StoredScheduleRow(**values).to_record()

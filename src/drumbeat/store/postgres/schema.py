@@ -13,7 +13,8 @@ from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresAddress, P
 from drumbeat.store.postgres.error_translation import LATEST_VERSION as LATEST_VERSION
 from drumbeat.store.postgres.error_translation import MIGRATIONS
 from drumbeat.store.postgres.history import DAYS_AHEAD
-from drumbeat.store.postgres.statements import PostgresStatements, in_schema, statements
+from drumbeat.store.postgres.statements import in_schema, statements
+from drumbeat.store.sqlfile import EngineStatements
 
 
 async def migrate(address: PostgresAddress, namespace: str, *, clock: Clock = SYSTEM) -> tuple[int, int]:
@@ -39,7 +40,7 @@ async def read_schema(address: PostgresAddress, namespace: str, *, clock: Clock 
 @asynccontextmanager
 async def _connect(
     address: PostgresAddress, namespace: str, clock: Clock
-) -> AsyncIterator[tuple[PostgresConnection, PostgresStatements]]:
+) -> AsyncIterator[tuple[PostgresConnection, EngineStatements]]:
     sql = statements(check_namespace(namespace))
     connection = PostgresConnection(address, sql.schema, clock)
     try:
@@ -61,7 +62,7 @@ def script(namespace: str, after: int = 0) -> str:
     return "\n".join([*parts, f"{ahead};\n", "COMMIT;\n"])
 
 
-async def check(connection: PostgresConnection, sql: PostgresStatements) -> None:
+async def check(connection: PostgresConnection, sql: EngineStatements) -> None:
     """Check that this code can run on these tables.
 
     Raises:
@@ -72,18 +73,18 @@ async def check(connection: PostgresConnection, sql: PostgresStatements) -> None
         raise SchemaOutOfDate(found=found.version, known=LATEST_VERSION)
 
 
-async def load_schema(connection: PostgresConnection, sql: PostgresStatements) -> SchemaVersion:
+async def load_schema(connection: PostgresConnection, sql: EngineStatements) -> SchemaVersion:
     return await connection.call(lambda session: _load_schema(sql, session))
 
 
-async def _load_schema(sql: PostgresStatements, session: Session) -> SchemaVersion:
+async def _load_schema(sql: EngineStatements, session: Session) -> SchemaVersion:
     if not await session.fetchval(sql.schema.has_meta):
         return SchemaVersion()
     facts: dict[str, Any] = {row["name"]: row["value"] for row in await session.fetch(sql.schema.version)}
     return SchemaVersion(version=facts.get("version", 0), oldest_code=facts.get("oldest_code", 0))
 
 
-async def _migrate(sql: PostgresStatements, namespace: str, session: Session) -> tuple[int, int]:
+async def _migrate(sql: EngineStatements, namespace: str, session: Session) -> tuple[int, int]:
     await session.execute(sql.schema.lock, f"drumbeat migrate {namespace}")
     before = await _load_schema(sql, session)
     for migration in migrations.pending_migrations(MIGRATIONS, before):

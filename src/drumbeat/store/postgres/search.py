@@ -3,23 +3,22 @@
 from functools import partial
 from typing import Any
 
-from drumbeat.clock import Clock
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
 from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.parts import PostgresParts
 
 
 class PostgresSearch:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection, clock: Clock) -> None:
-        self._sql = sql
-        self._connection = connection
-        self._total_cache = CachedCount[JobCounts](clock, lambda counts: counts.total)
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql
+        self._connection = parts.report_connection
+        self._total_cache = CachedCount[JobCounts](parts.clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
         return await run_guarded(

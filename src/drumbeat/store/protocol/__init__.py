@@ -9,33 +9,20 @@ unless the docstring says otherwise.
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
 
+from collections.abc import Awaitable
 from typing import Protocol, Self
 
-from .audit import AuditStore
-from .inspect import Inspector
-from .instances import InstanceStore
-from .jobs import JobStore
-from .locks import LockStore
-from .rooms import RoomStore
-from .schedules import ScheduleStore
-from .stats import StatsStore
-from .transactional import EngineTransaction, Transactional
-from .wake import Wake
-
-__all__ = [
-    "AuditStore",
-    "EngineTransaction",
-    "Inspector",
-    "InstanceStore",
-    "JobStore",
-    "LockStore",
-    "RoomStore",
-    "ScheduleStore",
-    "StatsStore",
-    "Store",
-    "Transactional",
-    "Wake",
-]
+from .audit import AuditStore as AuditStore
+from .inspect import Inspector as Inspector
+from .instances import InstanceStore as InstanceStore
+from .jobs import JobStore as JobStore
+from .locks import LockStore as LockStore
+from .rooms import RoomStore as RoomStore
+from .schedules import ScheduleStore as ScheduleStore
+from .stats import StatsStore as StatsStore
+from .transactional import EngineTransaction as EngineTransaction
+from .transactional import Transactional as Transactional
+from .wake import Wake as Wake
 
 
 class Store(Protocol):
@@ -57,6 +44,15 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
         ...
+
+    async def _open_by(self, last_step: Awaitable[object]) -> Self:
+        """The store, closed if the last step of opening it fails."""
+        try:
+            await last_step
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     async def __aenter__(self) -> Self:
         return self

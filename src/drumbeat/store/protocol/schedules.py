@@ -3,16 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumbeat.core.schedule import (
-    DueSchedules,
-    Fire,
-    FireRequest,
-    FireResult,
-    NewSchedule,
-    OnceState,
-    Schedule,
-    ScheduleChange,
-)
+from drumbeat.core import schedule
 from drumbeat.ids import InstanceId
 
 
@@ -27,7 +18,7 @@ class ScheduleStore(Protocol):
     """
 
     async def put(
-        self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
+        self, schedule: schedule.NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
         """Create a schedule (`revision` None) or change the definition of the one that has this revision, and make it
         active.
@@ -43,24 +34,26 @@ class ScheduleStore(Protocol):
         store was emptied, or they were deleted there."""
         ...
 
-    async def set_state(self, change: ScheduleChange) -> bool:
+    async def set_state(self, change: schedule.ScheduleChange) -> bool:
         """Pause, resume or retire a schedule, if it still has this revision; returns whether it had.
 
         cursor and next_at as in `put`; a schedule that is not active has no next_at.
         """
         ...
 
-    async def get(self, name: str) -> Schedule | None: ...
+    async def get(self, name: str) -> schedule.Schedule | None: ...
 
-    async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+    async def list_page(
+        self, *, after: str | None = None, limit: int = 1_000, all: bool = False
+    ) -> list[schedule.Schedule]:
         """By name, those after `after`; without `all` no retired ones."""
         ...
 
-    async def get_due(self, limit: int) -> DueSchedules:
+    async def get_due(self, limit: int) -> schedule.DueSchedules:
         """The schedules to fire now, at most `limit`, and when to ask again. A read."""
         ...
 
-    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
+    async def fire(self, firings: Sequence[schedule.FireRequest]) -> list[schedule.FireResult]:
         """Fire schedules. Each request is atomic by itself; one result for each, in order. Wakes workers. Fast for
         hundreds at once.
 
@@ -89,7 +82,7 @@ class ScheduleStore(Protocol):
 
     async def list_fires(
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> dict[str, list[Fire]]:
+    ) -> dict[str, list[schedule.Fire]]:
         """The fire records of each of these schedules, newest first, those before `before`, at most `limit` of each.
 
         Every name has an entry: an empty list for a schedule that is unknown or never fired.
@@ -101,7 +94,7 @@ class ScheduleStore(Protocol):
         `limit`. Returns how many."""
         ...
 
-    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
+    async def claim_once(self, key: str, instance: InstanceId) -> schedule.OnceState:
         """Claim something that is to be done once: YOURS, and recorded as this instance's, unless it is done or a
         living instance does it. A second call by the same instance returns YOURS again."""
         ...

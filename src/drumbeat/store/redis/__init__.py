@@ -56,12 +56,7 @@ class RedisStore(Store):
             StoreUnavailable: no answer; try again.
         """
         store = cls(address, namespace=namespace, clock=clock)
-        try:
-            await schema.check(store._pool)
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return await store._open_by(schema.check(store._pool))
 
     async def close(self) -> None:
         await self._pool.close()

@@ -6,14 +6,8 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.audit import (
-    ALL_ENTRIES,
-    REQUEST_KEY_TTL_US,
-    AuditEntry,
-    AuditFilter,
-    NewAuditEntry,
-    drop_long_answer,
-)
+from drumbeat.core import audit
+from drumbeat.core.audit import AuditEntry, NewAuditEntry
 from drumbeat.store.malformed import explain_fault, join_reasons, log_faults
 from drumbeat.store.records import to_datetime
 from drumbeat.store.redis.pool import RedisPool
@@ -29,19 +23,19 @@ class RedisAudit:
     def __init__(self, pool: RedisPool) -> None:
         self._pool = pool
 
-    async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
+    async def begin(self, act: NewAuditEntry, *, within_us: int = audit.REQUEST_KEY_TTL_US) -> AuditEntry | None:
         earlier = await self._pool.run("begin_act", act.id, act.who, act.request_key or "", within_us, encode_json(act))
         return None if earlier is None else decode_act(*earlier)[0]
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
-        kept = drop_long_answer(answer)
-        await self._pool.run("end_act", id, touched, outcome, 0 if kept is None else 1, kept or "")
+        kept = audit.drop_long_answer(answer)
+        await self._pool.run("end_act", id, touched, outcome, *([] if kept is None else [kept]))
 
     async def get(self, id: str) -> AuditEntry | None:
         flat = await self._pool.command("HGETALL", self._pool.keys.act(id))
         return decode_act(id.encode(), flat)[0] if flat else None
 
-    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
+    async def list_page(self, query: audit.AuditFilter = audit.ALL_ENTRIES) -> list[AuditEntry]:
         found: list[AuditEntry] = []
         last: str | bytes = query.before or ""
         while len(found) < query.limit:
@@ -53,8 +47,7 @@ class RedisAudit:
         return found
 
     async def prune(self, before: int, limit: int) -> int:
-        count: int = await self._pool.run("prune_acts", before, limit)
-        return count
+        return int(await self._pool.run("prune_acts", before, limit))
 
 
 def decode_act(id: bytes, flat: Sequence[bytes]) -> tuple[AuditEntry, list[tuple[str, str]]]:

@@ -123,18 +123,8 @@ def success_record(outcome: Outcome, instance: bytes) -> bytes:
     started_at, finished_at = outcome.started_at, outcome.finished_at
     if outcome.result is None and outcome.result_error is None and started_at is not None and finished_at is not None:
         return b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (finished_at, started_at, instance, outcome.token)
-    return encode_json(
-        [
-            finished_at,
-            "succeeded",
-            "succeeded",
-            started_at,
-            instance.decode(),
-            outcome.token,
-            outcome.result,
-            outcome.result_error,
-        ]
-    )
+    run = (started_at, instance.decode(), outcome.token, outcome.result, outcome.result_error)
+    return encode_json([finished_at, "succeeded", "succeeded", *run])
 
 
 def outcome_arguments(outcome: Outcome) -> list[Value]:

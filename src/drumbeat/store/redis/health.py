@@ -88,15 +88,13 @@ def _check_last_save(info: Mapping[str, str]) -> HealthCheck:
 
 def _check_mode(info: Mapping[str, str]) -> HealthCheck:
     """Check replicas, and what they cannot guarantee for jobs."""
-    mode, replicas = (
-        info.get("redis_mode") or info.get("server_mode") or "unknown",
-        int(info.get("connected_slaves", 0)),
-    )
+    mode = info.get("redis_mode") or info.get("server_mode") or "unknown"
+    replicas = int(info.get("connected_slaves", 0))
     risks = []
     if replicas:
         risks.append(
             "replication is asynchronous and nobody waits for it: a failover to a replica that is behind loses jobs that were"
-            " acknowledged, and nobody is info"
+            " acknowledged, and nobody is told"
         )
     if mode == "cluster":
         risks.append(

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from drumbeat.core import instance as model
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, Leader, NewInstance, Peer
+from drumbeat.core.instance import HeartbeatReply, Instance, LeaderInfo, NewInstance
 from drumbeat.core.job import Failure
 from drumbeat.core.transitions import crash_failure
 from drumbeat.errors import StoreUnavailable
-from drumbeat.ids import InstanceId, pack_id, unpack_id
+from drumbeat.ids import InstanceId, pack_id
+from drumbeat.store.malformed import explain_fault, join_reasons, log_faults, salvage
+from drumbeat.store.records import Faults, to_datetime, to_datetime_or_none
 from drumbeat.store.redis import insert, record_format, rows, schema
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
@@ -46,15 +49,13 @@ class RedisInstances:
             beat=beat,
             now=now,
             running=held,
-            # A score may be formatted as 1.7e+15; it is exact nevertheless.
-            cancel_requests=[
-                ClaimRef(unpack_id(id), record_format.int_or_zero(token))
-                for id, token in sorted(_pairs(cancels))
-                if len(id) == 16
-            ],
+            cancel_requests=sorted(rows.decode_claim_refs(cancels), key=lambda ref: ref.id),
             blocked_on=sorted(reason.decode("utf-8", "replace") for reason in waiting),
-            peers=[Peer(_instance_id(id), record_format.int_or_zero(count)) for id, count in sorted(_pairs(peers))],
-            leader=Leader(instance=_instance_id(leader[0]), term=record_format.int_or_zero(leader[1]))
+            peers=[
+                model.Peer(_instance_id(id), record_format.int_or_zero(count))
+                for id, count in sorted(record_format.pairs(peers))
+            ],
+            leader=model.Leader(instance=_instance_id(leader[0]), term=record_format.int_or_zero(leader[1]))
             if leader
             else None,
             next_fire_at=next_fire,
@@ -62,7 +63,7 @@ class RedisInstances:
 
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
-    ) -> DeadInstanceReport:
+    ) -> model.DeadInstanceReport:
         error = crash_failure(reason)
         known: list[Value] = [id, "" if beat is None else beat, reason, rows.encode_json(error)]
         started_arguments: list[Value] = []
@@ -75,10 +76,10 @@ class RedisInstances:
                 "declare_instance_dead", *known, len(follow_ups), *given, *started_arguments
             )
             if state == 0:
-                return DeadInstanceReport(declared=False)
+                return model.DeadInstanceReport(declared=False)
             if state == 1:
                 suspect, released, dead, cancelled = facts
-                return DeadInstanceReport(
+                return model.DeadInstanceReport(
                     declared=True, crash_suspect=suspect, released=released, dead=dead, cancelled=cancelled
                 )
             follow_ups |= await self._build_follow_ups(facts, error)
@@ -93,18 +94,13 @@ class RedisInstances:
         await self._pool.run("leave_rooms", id)
 
     async def prune(self, before: int) -> int:
-        forgotten: int = await self._pool.run("prune_instances", before)
-        return forgotten
+        return int(await self._pool.run("prune_instances", before))
 
     async def _build_follow_ups(self, ids: Sequence[bytes], error: Failure) -> dict[bytes, list[Value]]:
-        _, *answers = await self._pool.run("get_jobs", *ids)
         found: dict[bytes, list[Value]] = {}
-        for id, answer in zip(ids, answers, strict=True):
-            if (
-                answer is not None
-                and (job := make_follow_up(rows.decode_job(unpack_id(id), answer), error)) is not None
-            ):
-                found[id] = insert.follow_up_arguments(job)[1:]
+        for id, answer in await rows.load_jobs(self._pool, ids):
+            if (job := make_follow_up(rows.decode_job(id, answer), error)) is not None:
+                found[pack_id(id)] = insert.follow_up_arguments(job)
         return found
 
     async def _log_durability(self) -> None:
@@ -116,9 +112,69 @@ class RedisInstances:
         log.log(logging.INFO if safe else logging.WARNING, "what the server keeps", extra={"persistence": promise})
 
 
+_decode_new_instance = msgspec.json.Decoder(NewInstance).decode
+
+
+def decode_new_instances(records: Sequence[bytes]) -> list[NewInstance]:
+    """Decode what is readable."""
+    return record_format.decode_readable("instance", _decode_new_instance, records)
+
+
+class InstanceCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of the hash inst:<instance> beside its record."""
+
+    state: model.InstanceState
+    running: int
+    refused: int
+    beat: int
+    started_at: int
+    beat_at: int
+    ended_at: int | None = None
+    reason: str | None = None
+
+
+def decode_instance(id: bytes, flat: Sequence[bytes]) -> tuple[Instance, Faults]:
+    """Decode the hash inst:<instance>. An unreadable one says so as the reason of its end."""
+    row = {name.decode("utf-8", "replace"): value for name, value in record_format.pairs_to_dict(flat).items()}
+    record = row.pop("record", b"")
+    faults: Faults = []
+    try:
+        given = _decode_new_instance(record)
+    except (ValueError, msgspec.DecodeError) as error:
+        values, _ = salvage(NewInstance, {"id": id.decode("utf-8", "replace")})
+        given = NewInstance(**values)
+        faults = [("record", explain_fault("record", record or None, error))]
+    values, others = salvage(InstanceCounters, {name: _int_or_text(value) for name, value in row.items() if value})
+    counts, faults = InstanceCounters(**values), faults + others
+    if faults:
+        log_faults("instance", given.id, faults)
+    facts = msgspec.structs.asdict(given) | msgspec.structs.asdict(counts)
+    del facts["wake"]
+    reason = facts.pop("reason")
+    facts |= {name: to_datetime_or_none(facts[name]) for name in ("started_at", "beat_at", "ended_at")}
+    facts |= {"rooms": {}} if "left_rooms" in row else {}
+    return Instance(**facts, ended_reason=join_reasons(faults) if faults else reason), faults
+
+
+def _int_or_text(value: bytes) -> int | str:
+    """Decode a hash field: a number or a text."""
+    try:
+        return int(value)
+    except ValueError:
+        return value.decode("utf-8", "surrogateescape")
+
+
+def decode_leader(answer: Sequence[bytes] | None) -> LeaderInfo | None:
+    if answer is None:
+        return None
+    instance, term, since, until = answer
+    return LeaderInfo(
+        instance=_instance_id(instance),
+        term=record_format.int_or_zero(term),
+        since=to_datetime(record_format.int_or_zero(since)),
+        until=to_datetime(record_format.int_or_zero(until)),
+    )
+
+
 def _instance_id(id: bytes) -> InstanceId:
     return InstanceId(id.decode("utf-8", "replace"))
-
-
-def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))

@@ -35,9 +35,7 @@ class RedisJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         flat = await self._pool.command("ZRANGE", self._pool.keys.held(instance), 0, -1, "WITHSCORES")
-        # A score may be formatted as 1.7e+15; it is exact nevertheless.
-        found = zip(flat[::2], flat[1::2], strict=True)
-        return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
+        return rows.decode_claim_refs(flat)
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
@@ -48,12 +46,12 @@ class RedisJobs:
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in ids if is_job_id(id)]
-        states = iter(await self._pool.run("cancel_jobs", *map(pack_id, wanted)) if wanted else ())
+        states = iter(await self._pool.run("cancel_jobs", "", *map(pack_id, wanted)) if wanted else ())
         return [_answer_cancel(next(states) if is_job_id(id) else None) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        found = await self._pool.run("cancel_jobs_of_keys", task, *dict.fromkeys(keys)) if keys else []
-        return [_answer_cancel(state) for state in found]
+        found = await self._pool.run("cancel_jobs", task, *dict.fromkeys(keys)) if keys else []
+        return [_answer_cancel(state) for state in found if state is not None]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._run_counting("run_jobs_now", ids)
@@ -85,29 +83,22 @@ class RedisJobs:
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         now, *ids = await self._pool.run("list_long_blocked_ids", prefix, before, limit)
-        if not ids:
-            return 0
-        _, *answers = await self._pool.run("get_jobs", *ids)
         values: list[Value] = []
-        for id, answer in zip(ids, answers, strict=True):
-            known = None if answer is None or not answer[2] else answer[2]
-            if answer is None or answer[1] != b"pending" or known is None:
-                continue
+        for id, answer in await rows.load_jobs(self._pool, ids):
+            _, state, known, *_ = answer
             try:
-                wait = record_format.parse_live_state(known)
+                wait = record_format.parse_live_state(known or b"")
             except ValueError:
                 continue  # reported by the doctor
-            if wait.blocked_since is None:
+            if state != b"pending" or wait.blocked_since is None:
                 continue
             error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
-            after = make_follow_up(rows.decode_job(unpack_id(id), answer), error)
-            values += (id, wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
-        expired: int = await self._pool.run("expire_blocked_jobs", *values)
-        return expired
+            after = make_follow_up(rows.decode_job(id, answer), error)
+            values += (pack_id(id), wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
+        return int(await self._pool.run("expire_blocked_jobs", *values)) if values else 0
 
     async def prune(self, before: int, limit: int) -> int:
-        pruned: int = await self._pool.run("prune_jobs", before, limit)
-        return pruned
+        return int(await self._pool.run("prune_jobs", before, limit))
 
     async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
         await self._pool.run("pause_queue", queue, encode_json([by, reason])[1:])
@@ -117,8 +108,7 @@ class RedisJobs:
 
     async def _run_counting(self, script: str, ids: Sequence[JobId]) -> int:
         wanted = [pack_id(id) for id in ids if is_job_id(id)]
-        count: int = await self._pool.run(script, *wanted) if wanted else 0
-        return count
+        return int(await self._pool.run(script, *wanted)) if wanted else 0
 
 
 def _answer_cancel(state: bytes | None) -> CancelAnswer:

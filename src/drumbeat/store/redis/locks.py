@@ -33,8 +33,7 @@ class RedisLocks:
             await self._pool.run("release_tickets", *tickets)
 
     async def force_release(self, lock: str, ticket: str | None, *, by: str, reason: str) -> int:
-        count: int = await self._pool.run("force_release_lock", lock, ticket or "", by, reason)
-        return count
+        return int(await self._pool.run("force_release_lock", lock, ticket or "", by, reason))
 
     async def list_page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
         return [_decode_lock(each) for each in await self._pool.run("list_locks", after, limit, int(all), "", 0)]

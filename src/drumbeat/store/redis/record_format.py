@@ -4,15 +4,17 @@ lua/_base.lua and lua/_transitions.lua describe them.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from drumbeat.core.job import Failure, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.store.malformed import UNREADABLE_NAME, explain_fault, read_failure, salvage
+from drumbeat.store.malformed import UNREADABLE_NAME, Salvaged, explain_fault, log_faults, read_failure, salvage
 from drumbeat.store.records import Faults
+
+T = TypeVar("T")
 
 
 class JobHeader(msgspec.Struct, frozen=True, array_like=True):
@@ -64,11 +66,9 @@ class LiveState(msgspec.Struct, frozen=True):
 
 parse_header = msgspec.json.Decoder(JobHeader).decode
 parse_end_record = msgspec.json.Decoder(EndRecord).decode
-parse_attempt = msgspec.json.Decoder(tuple[int, InstanceId | None, OutcomeKind, int | None, int, Failure | None]).decode
-
-
-def header_of_body(body: bytes) -> JobHeader:
-    return parse_header(body[1 : body.index(b"\n")])
+AttemptFacts = tuple[int, InstanceId | None, OutcomeKind, int | None, int, Failure | None]
+"""Token, instance, outcome, started_at, finished_at and error of an attempt."""
+parse_attempt = msgspec.json.Decoder(AttemptFacts).decode
 
 
 _LIVE_STATE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)\n")
@@ -96,16 +96,19 @@ def parse_live_state(text: bytes) -> LiveState:
     )
 
 
+def salvage_json(record: type[msgspec.Struct], text: bytes | None, field: str) -> Salvaged:
+    """Read a JSON array or object field by field. If it is none, all values are neutral and `field` has the fault."""
+    try:
+        stored: Any = msgspec.json.decode(text or b"", type=list if record.__struct_config__.array_like else dict)
+    except (ValueError, msgspec.DecodeError) as error:
+        return Salvaged(salvage(record, ()).values, [(field, explain_fault(field, text, error))])
+    return salvage(record, stored)
+
+
 def salvage_header(body: bytes) -> tuple[JobHeader, str, Faults]:
     """Header and args of a body, as far as they can be read."""
     first, end, rest = body[1:].partition(b"\n")
-    faults: Faults = []
-    try:
-        stored = msgspec.json.decode(first)
-        values, faults = salvage(JobHeader, stored if isinstance(stored, list) else [])
-    except (ValueError, msgspec.DecodeError) as error:
-        values, _ = salvage(JobHeader, [])
-        faults = [("body", explain_fault("body", body, error))]
+    values, faults = salvage_json(JobHeader, first, "body")
     names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
     try:
         args = rest.decode()
@@ -130,22 +133,33 @@ def salvage_end_record(text: bytes) -> tuple[EndRecord, Faults]:
     first = text.partition(b"\n")[0]
     try:
         return parse_end_record(first), []
-    except (ValueError, msgspec.DecodeError) as error:
-        try:
-            stored = msgspec.json.decode(first)
-        except (ValueError, msgspec.DecodeError):
-            stored = None
-        if not isinstance(stored, list):
-            return EndRecord(0, JobState.DEAD, None, None, None, 0), [("end", explain_fault("end", first, error))]
-        values, faults = salvage(EndRecord, stored)
-        if any(field == "state" for field, _ in faults):
-            values["state"] = JobState.DEAD
-        return EndRecord(**values), faults
+    except (ValueError, msgspec.DecodeError):
+        values, faults = salvage_json(EndRecord, first, "end")
+    if any(field in ("state", "end") for field, _ in faults):
+        values["state"] = JobState.DEAD
+    return EndRecord(**values), faults
+
+
+def pairs(flat: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Alternating names and values as pairs."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def pairs_to_dict(flat: Sequence[Any]) -> dict[bytes, Any]:
-    """A dict of alternating names and values."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    return dict(pairs(flat))
+
+
+def decode_readable(
+    kind: str, decode: Callable[[bytes], T], texts: Iterable[bytes], name: str | None = None
+) -> list[T]:
+    """Decode what is readable, and log the rest as `name`."""
+    found: list[T] = []
+    for text in texts:
+        try:
+            found.append(decode(text))
+        except (ValueError, msgspec.DecodeError) as error:
+            log_faults(kind, name or text, [("record", explain_fault("record", text, error))])
+    return found
 
 
 def int_or_zero(text: bytes | None) -> int:

@@ -4,11 +4,12 @@ A message in a list is a text of lines: the moment (µs), id, room, signature; a
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
-from drumbeat.store.malformed import explain_fault, log_faults
 from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.record_format import decode_readable
 
 
 class RedisRooms:
@@ -22,13 +23,8 @@ class RedisRooms:
         await self._pool.run("send_messages", encode_hint(messages), *texts)
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
-        found: list[RoomMessage] = []
-        for text in await self._pool.run("take_messages", instance, limit):
-            try:
-                found.append(_decode_message(instance, text))
-            except ValueError as error:
-                log_faults("message of a room", text[:40], [("text", explain_fault("text", text, error))])
-        return found
+        texts = await self._pool.run("take_messages", instance, limit)
+        return decode_readable("message of a room", partial(_decode_message, instance), texts)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await self._find(0, messages)
@@ -41,8 +37,7 @@ class RedisRooms:
         return [id.decode() for id in await self._pool.run("list_untaken_messages", removes, *names)]
 
     async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
-        count: int = await self._pool.run("prune_messages", min_age_us, limit, *exclude)
-        return count
+        return int(await self._pool.run("prune_messages", min_age_us, limit, *exclude))
 
 
 def _encode_message(message: RoomMessage) -> str:

@@ -1,4 +1,4 @@
-"""Jobs in Redis to records. record_format.py parses the texts that they are stored in."""
+"""Loads jobs from Redis and decodes them to records. record_format.py parses the texts that they are stored in."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -6,26 +6,16 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.claim import ClaimedJob, MalformedJob
+from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind, Unique
+from drumbeat.core.job import Attempt, EndedJob, Job, JobState, OutcomeKind, Unique
 from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.ids import InstanceId, JobId, unpack_id
-from drumbeat.store.malformed import explain_fault, join_reasons, log_faults, quote, read_value, undecodable_failure
+from drumbeat.store.malformed import join_reasons, log_faults, quote, read_value, undecodable_failure
 from drumbeat.store.records import Faults, to_datetime, to_datetime_or_none
-from drumbeat.store.redis.record_format import (
-    JobHeader,
-    LiveState,
-    header_of_body,
-    int_or_zero,
-    parse_attempt,
-    parse_end_record,
-    parse_header,
-    parse_live_state,
-    salvage_end_record,
-    salvage_header,
-    salvage_live_state,
-)
+from drumbeat.store.redis import record_format
+from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.record_format import JobHeader, LiveState, parse_header, parse_live_state
 
 _decode_text = msgspec.json.Decoder(str).decode
 encode_json = msgspec.json.Encoder().encode
@@ -37,6 +27,10 @@ UNIQUE_BY_FLAG = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIV
 _header_fields = attrgetter(*(name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__))
 """The last fields of ClaimedJob, in its order."""
 _JOB_HEADER_FIELDS = tuple(name for name in JOB_FIELDS if name in JobHeader.__struct_fields__)
+
+_JOBS_PER_CALL = 500
+MAX_READ_BYTES = 8 * 1024 * 1024
+"""Bytes of jobs that one call reads: a few milliseconds."""
 
 Hint = tuple[bytes, str]
 """What reporting a success need not look up again: the bytes of the id, and the task ("" if its end unblocks something)."""
@@ -79,19 +73,25 @@ def _build_claimed(now: int, id: JobId, args: str, header: JobHeader, live: Live
 
 
 def _salvage_claimed(now: int, id: JobId, body: bytes, text: bytes | None) -> MalformedJob:
-    header, args, faults = salvage_header(body)
-    live_state, others = salvage_live_state(text, header.due_at)
+    header, args, faults = record_format.salvage_header(body)
+    live_state, others = record_format.salvage_live_state(text, header.due_at)
     faults += others
     log_faults("job", id, faults)
     job = _build_claimed(now, id, args, header, live_state)
     return MalformedJob(job, join_reasons(faults))
 
 
+def decode_claim_refs(flat: Sequence[bytes]) -> list[ClaimRef]:
+    """Ids and tokens, flat. A score may be formatted as 1.7e+15; it is exact nevertheless."""
+    found = record_format.pairs(flat)
+    return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
+
+
 def decode_ended(id: JobId, task: bytes, text: bytes) -> EndedJob | None:
     """None for a live job."""
     if not text:
         return None
-    end, faults = salvage_end_record(text)
+    end, faults = record_format.salvage_end_record(text)
     if faults and end.state is JobState.SUCCEEDED:
         end = msgspec.structs.replace(end, result=None, result_error=join_reasons(faults))
     elif faults:
@@ -106,37 +106,48 @@ def decode_ended(id: JobId, task: bytes, text: bytes) -> EndedJob | None:
     )
 
 
+async def load_jobs(
+    pool: RedisPool, ids: Sequence[bytes], preview: int | None = None
+) -> list[tuple[JobId, Sequence[Any]]]:
+    """The jobs that exist, as the script `get_jobs` returns them. `preview`: enough of long texts for so many characters."""
+    found: list[tuple[JobId, Sequence[Any]]] = []
+    max_text_bytes = "" if preview is None else 4 * preview  # a character has at most four bytes
+    while ids:
+        page = ids[:_JOBS_PER_CALL]
+        answers = await pool.run("get_jobs", max_text_bytes, MAX_READ_BYTES, *page)
+        found += [(unpack_id(id), answer) for id, answer in zip(page, answers, strict=False) if answer is not None]
+        ids = ids[len(answers) :]
+    return found
+
+
 def decode_job(id: JobId, answer: Sequence[Any]) -> Job:
-    """One job of the script `get_jobs`. Where it cannot be read, its error says so."""
-    try:
-        return _decode_job(id, answer)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
-        job, faults = _salvage_job(id, answer)
-    log_faults("job", id, faults)
+    """One job of `load_jobs`. Where it cannot be read, its error says so."""
+    job, faults = read_job(id, answer)
+    if faults:
+        log_faults("job", id, faults)
     return job
 
 
-def find_faults(id: JobId, answer: Sequence[Any]) -> Faults:
-    """The fields of a job of `get_jobs` that cannot be read."""
+def read_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
+    """Like decode_job, with the fields that cannot be read."""
     try:
-        _decode_job(id, answer)
+        return _decode_job(id, answer), []
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
-        return _salvage_job(id, answer)[1]
-    return []
+        return _salvage_job(id, answer)
 
 
 def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
     body, text = answer[0], answer[2]
     state, _ = read_value("state", answer[1].decode("utf-8", "replace"), JobState)
-    header, args, faults = salvage_header(body)
+    header, args, faults = record_format.salvage_header(body)
     if body[:1] not in _FLAGS:
         faults.append(("key", f"{quote(body[:1])} is not a flag of a body"))
     facts: dict[str, Any]
     if state in (JobState.PENDING, JobState.RUNNING):
-        live_state, others = salvage_live_state(text, header.due_at)
+        live_state, others = record_format.salvage_live_state(text, header.due_at)
         facts = _live_facts(live_state)
     else:
-        end, others = salvage_end_record(text or b"")
+        end, others = record_format.salvage_end_record(text or b"")
         facts = {"run_at": header.due_at, "token": end.token, "instance": end.instance, "result": end.result}
         facts |= {"started_at": end.started_at, "finished_at": end.finished_at}
     faults += others
@@ -154,7 +165,7 @@ def _live_facts(live: LiveState) -> dict[str, Any]:
 
 def _decode_job(id: JobId, answer: Sequence[Any]) -> Job:
     body, state, text = answer[0], JobState(answer[1].decode()), answer[2]
-    header = header_of_body(body)
+    header = parse_header(body[1 : body.index(b"\n")])
     facts: dict[str, Any]
     if state in (JobState.PENDING, JobState.RUNNING):
         live_state = LiveState(run_at=header.due_at) if text is None else parse_live_state(text)
@@ -181,7 +192,7 @@ def _build_job(id: JobId, state: JobState, header: JobHeader, args: str, facts: 
 
 def _decode_end(header: JobHeader, text: bytes) -> dict[str, Any]:
     first, *rest = text.split(b"\n")
-    facts = msgspec.structs.asdict(parse_end_record(first))
+    facts = msgspec.structs.asdict(record_format.parse_end_record(first))
     del facts["outcome"], facts["state"]
     facts["run_at"] = header.due_at
     if rest:
@@ -193,71 +204,41 @@ def _decode_end(header: JobHeader, text: bytes) -> dict[str, Any]:
 
 def decode_attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]:
     """Earlier attempts and the last one, if the job ended with one."""
-    found = []
-    for each in tries:
-        try:
-            token, instance, outcome, started_at, finished_at, error = parse_attempt(each)
-        except (ValueError, msgspec.DecodeError) as broken:
-            log_faults("attempt", each, [("record", explain_fault("record", each, broken))])
-            continue
-        found.append(_to_attempt(token, instance, outcome, started_at, finished_at, error))
+    found = record_format.decode_readable("attempt", lambda each: _to_attempt(record_format.parse_attempt(each)), tries)
     if text is not None:
-        end, _ = salvage_end_record(text)
+        end, _ = record_format.salvage_end_record(text)
         # A job that was cancelled between claim and start had no attempt.
         unstarted = end.outcome is OutcomeKind.CANCELLED and end.started_at is None
         if end.outcome is not None and not unstarted:
-            found.append(_to_attempt(end.token, end.instance, end.outcome, end.started_at, end.finished_at, end.error))
+            found.append(
+                _to_attempt((end.token, end.instance, end.outcome, end.started_at, end.finished_at, end.error))
+            )
     return found
 
 
-def _to_attempt(
-    token: int,
-    instance: InstanceId | None,
-    outcome: OutcomeKind,
-    started_at: int | None,
-    finished_at: int,
-    error: Failure | None,
-) -> Attempt:
-    return Attempt(
-        token=token,
-        instance=instance,
-        outcome=outcome,
-        started_at=to_datetime_or_none(started_at),
-        finished_at=to_datetime(finished_at),
-        error=error,
+def _to_attempt(facts: record_format.AttemptFacts) -> Attempt:
+    token, instance, outcome, started, finished, error = facts
+    times: dict[str, Any] = {"started_at": to_datetime_or_none(started), "finished_at": to_datetime(finished)}
+    return Attempt(token=token, instance=instance, outcome=outcome, error=error, **times)
+
+
+def decode_dead_group(
+    task: bytes, error: bytes, count: int, first_at: bytes, last_at: bytes, sample: bytes
+) -> DeadLetterGroup:
+    """Dead letters of one task and type of error, as far as one call of `group_dead_letters` read them."""
+    return DeadLetterGroup(
+        task=task.decode("utf-8", "replace"),
+        error=error.decode("utf-8", "replace"),
+        count=count,
+        first_at=to_datetime(record_format.int_or_zero(first_at)),
+        last_at=to_datetime(record_format.int_or_zero(last_at)),
+        sample=unpack_id(sample),
+        message="",
     )
 
 
-class PartialDeadGroup(msgspec.Struct, frozen=True):
-    """Dead letters of one task and type of error, as far as they were read."""
-
-    count: int
-    first_at: int
-    last_at: int
-    sample: bytes
-
-    def to_record(self, task: bytes, error: bytes, sample: Job | None) -> DeadLetterGroup:
-        """`sample` None: it was replayed meanwhile."""
-        return DeadLetterGroup(
-            task=task.decode("utf-8", "replace"),
-            error=error.decode("utf-8", "replace"),
-            count=self.count,
-            first_at=to_datetime(self.first_at),
-            last_at=to_datetime(self.last_at),
-            sample=unpack_id(self.sample),
-            message="" if sample is None or sample.error is None else sample.error.message,
-        )
-
-
-def merge_group(
-    groups: dict[tuple[bytes, bytes], PartialDeadGroup], name: tuple[bytes, bytes], facts: Sequence[Any]
-) -> None:
-    """Add the groups of a further page; earlier pages had greater ids."""
-    count, first_at, last_at, sample = facts
-    group = PartialDeadGroup(count, int_or_zero(first_at), int_or_zero(last_at), sample)
-    if (known := groups.get(name)) is not None:
-        latest = group if group.last_at > known.last_at else known
-        group = PartialDeadGroup(
-            known.count + group.count, min(known.first_at, group.first_at), latest.last_at, latest.sample
-        )
-    groups[name] = group
+def merge_groups(known: DeadLetterGroup, further: DeadLetterGroup) -> DeadLetterGroup:
+    """`further` is of a later page, which has smaller ids."""
+    latest = further if further.last_at > known.last_at else known
+    first_at = min(known.first_at, further.first_at)
+    return msgspec.structs.replace(latest, count=known.count + further.count, first_at=first_at)

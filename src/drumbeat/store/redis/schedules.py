@@ -4,35 +4,27 @@ What the end of a job does to its schedule is in lua/_transitions.lua, which eve
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from drumbeat.core import schedule
 from drumbeat.core.overlap import interval_of
-from drumbeat.core.schedule import (
-    DueSchedules,
-    Fire,
-    FireOutcome,
-    FireRequest,
-    FireResult,
-    NewSchedule,
-    OnceState,
-    Schedule,
-    ScheduleChange,
-    ScheduleState,
-    SkippedRange,
-)
+from drumbeat.core.schedule import NewSchedule, Schedule, ScheduleState
 from drumbeat.ids import InstanceId, JobId, pack_id, unpack_id
-from drumbeat.store.malformed import explain_fault, log_faults, salvage
+from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.record_format import decode_readable, salvage_json
 from drumbeat.store.redis.rows import encode_json
 
 _decode_definition = msgspec.json.Decoder(NewSchedule).decode
-_parse_fire = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
+_parse_fire = msgspec.json.Decoder(tuple[int, int, int, schedule.FireOutcome, str, int]).decode
+_FIRE_FIELDS = ("at", "last", "count", "outcome", "reason", "recorded_at")
 _FIRES_PER_CALL = 5_000
-"""Fire records that one call may read."""
+"""schedule.Fire records that one call may read."""
 
 
 class RedisSchedules:
@@ -48,7 +40,7 @@ class RedisSchedules:
     async def declare(self, names: Sequence[str]) -> list[str]:
         return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def set_state(self, change: ScheduleChange) -> bool:
+    async def set_state(self, change: schedule.ScheduleChange) -> bool:
         values: list[Value] = [change.name, change.revision, change.state.value, _or_empty(change.cursor)]
         values += (_or_empty(change.next_at), change.by, change.reason)
         if change.skipped is not None:
@@ -63,12 +55,12 @@ class RedisSchedules:
         found = await self._pool.run("list_schedules", after or "", limit, int(all))
         return [decode_schedule(name, fields)[0] for name, fields in found]
 
-    async def get_due(self, limit: int) -> DueSchedules:
+    async def get_due(self, limit: int) -> schedule.DueSchedules:
         now, next_at, shortest, found = await self._pool.run("get_due_schedules", limit)
         schedules = [decode_schedule(name, fields)[0] for name, fields in found]
-        return DueSchedules(now=now, schedules=schedules, next_at=next_at, min_interval=shortest)
+        return schedule.DueSchedules(now=now, schedules=schedules, next_at=next_at, min_interval=shortest)
 
-    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
+    async def fire(self, firings: Sequence[schedule.FireRequest]) -> list[schedule.FireResult]:
         if not firings:
             return []
         answers = await self._pool.run(
@@ -77,8 +69,7 @@ class RedisSchedules:
         return [_decode_fired(firing.name, answer) for firing, answer in zip(firings, answers, strict=True)]
 
     async def advance_stalled(self) -> int:
-        count: int = await self._pool.run("advance_stalled_schedules")
-        return count
+        return int(await self._pool.run("advance_stalled_schedules"))
 
     async def retire_undeclared(self, undeclared_since: int) -> list[str]:
         return [
@@ -88,22 +79,21 @@ class RedisSchedules:
 
     async def list_fires(
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> dict[str, list[Fire]]:
+    ) -> dict[str, list[schedule.Fire]]:
         last = "+inf" if before is None else f"({before}"
         some = max(_FIRES_PER_CALL // max(limit, 1), 1)
-        found: dict[str, list[Fire]] = {}
+        found: dict[str, list[schedule.Fire]] = {}
         for start in range(0, len(names), some):
             wanted = names[start : start + some]
             for name, texts in zip(wanted, await self._pool.run("list_fires", last, limit, *wanted), strict=True):
-                found[name] = _decode_fires(name, texts)
+                found[name] = decode_readable("fire", partial(_decode_fire, name), texts, name)
         return found
 
     async def prune_fires(self, before: int, limit: int) -> int:
-        count: int = await self._pool.run("prune_fires", before, limit)
-        return count
+        return int(await self._pool.run("prune_fires", before, limit))
 
-    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
-        return OnceState((await self._pool.run("claim_once", key, instance)).decode())
+    async def claim_once(self, key: str, instance: InstanceId) -> schedule.OnceState:
+        return schedule.OnceState((await self._pool.run("claim_once", key, instance)).decode())
 
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         return bool(await self._pool.run("complete_once", key, instance))
@@ -130,11 +120,11 @@ def _definition_arguments(schedule: NewSchedule) -> list[Value]:
     ]
 
 
-def _skip_arguments(skip: SkippedRange) -> list[Value]:
+def _skip_arguments(skip: schedule.SkippedRange) -> list[Value]:
     return [skip.first, skip.last, skip.count, skip.reason]
 
 
-def _firing_arguments(firing: FireRequest) -> list[Value]:
+def _firing_arguments(firing: schedule.FireRequest) -> list[Value]:
     values: list[Value] = [firing.name, int(firing.advances), firing.revision, _or_empty(firing.expected_cursor)]
     values += [_or_empty(firing.cursor), _or_empty(firing.next_at), len(firing.fires)]
     for moment in firing.fires:
@@ -145,14 +135,11 @@ def _firing_arguments(firing: FireRequest) -> list[Value]:
     return values
 
 
-def _decode_fired(name: str, answer: Any) -> FireResult:
+def _decode_fired(name: str, answer: Any) -> schedule.FireResult:
     if answer == 0:
-        return FireResult(name=name, applied=False)
+        return schedule.FireResult(name=name, applied=False)
     skipped, *ids = answer
-    return FireResult(name=name, applied=True, jobs=tuple(map(unpack_id, ids)), skipped=skipped)
-
-
-_FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "changed_at", "declared_at")
+    return schedule.FireResult(name=name, applied=True, jobs=tuple(map(unpack_id, ids)), skipped=skipped)
 
 
 class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,29 +164,14 @@ def decode_schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedu
     except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
         pass
     text = name.decode("utf-8", "replace")
-    definition, faults = _salvage_definition(text, fields[0])
-    names = (*_FIELDS, "changed_by", "reason")
+    definition, faults = salvage_json(NewSchedule, fields[0], "definition")
+    names = _StoredSchedule.__struct_fields__
     stored = {field: _decode_field(field, value) for field, value in zip(names, fields[1:], strict=False) if value}
     values, others = salvage(_StoredSchedule, stored)
     faults += others
     log_faults("schedule", text, faults)
-    definition = msgspec.structs.replace(definition, **repaired_rule(faults))
-    return Schedule(definition=definition, **msgspec.structs.asdict(_StoredSchedule(**values))), faults
-
-
-def _salvage_definition(name: str, text: bytes | None) -> tuple[NewSchedule, list[tuple[str, str]]]:
-    try:
-        return _decode_definition(text or b""), []
-    except (ValueError, msgspec.DecodeError) as error:
-        try:
-            stored = msgspec.json.decode(text or b"")
-        except (ValueError, msgspec.DecodeError):
-            stored = None
-        if not isinstance(stored, dict):
-            values, _ = salvage(NewSchedule, {})
-            return NewSchedule(**values | {"name": name}), [("definition", explain_fault("definition", text, error))]
-        values, faults = salvage(NewSchedule, stored)
-        return NewSchedule(**values | {"name": name}), faults
+    repaired = NewSchedule(**definition | {"name": text} | repaired_rule(faults))
+    return Schedule(definition=repaired, **msgspec.structs.asdict(_StoredSchedule(**values))), faults
 
 
 def _decode_field(field: str, value: bytes) -> Any:
@@ -232,28 +204,9 @@ def _int_or_none(text: bytes) -> int | None:
     return int(text) if text else None
 
 
-def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
-    """Decode what is readable."""
-    found: list[Fire] = []
-    for text in texts:
-        try:
-            found.append(_decode_fire(name, text or b""))
-        except (ValueError, msgspec.DecodeError) as error:
-            log_faults("fire", name, [("record", explain_fault("record", text, error))])
-    return found
-
-
-def _decode_fire(name: str, text: bytes) -> Fire:
+def _decode_fire(name: str, text: bytes | None) -> schedule.Fire:
     """Decode a record of lua/_schedule.lua: record_fire."""
+    text = text or b""
     start = 17 if text.startswith(b"f") else 1
-    at, last, count, outcome, reason, recorded_at = _parse_fire(text[start:])
-    return Fire(
-        schedule=name,
-        at=at,
-        last=last,
-        count=count,
-        outcome=outcome,
-        reason=reason,
-        job=unpack_id(text[1:start]) if start > 1 else None,
-        recorded_at=recorded_at,
-    )
+    facts: dict[str, Any] = dict(zip(_FIRE_FIELDS, _parse_fire(text[start:]), strict=True))
+    return schedule.Fire(schedule=name, job=unpack_id(text[1:start]) if start > 1 else None, **facts)

@@ -25,11 +25,9 @@ BATCH_SIZE = 500
 """Jobs that one call examines: a few milliseconds."""
 MAX_SCANNED = 1_000
 """Of a page; fewer than on other engines, because a job costs more here and the server is blocked meanwhile."""
-_RECORDS_PER_CALL = 500
+_IDS_PER_CALL = 500
 _ID_BYTES = 16
 """Bytes of an id."""
-_MAX_READ_BYTES = 8 * 1024 * 1024
-"""Bytes of jobs that one call reads: a few milliseconds."""
 _MAX_RETRYING_SCANNED = 2_000
 """Jobs with a live state that are examined to count those that are retrying."""
 
@@ -47,7 +45,7 @@ class RedisSearch:
         max_scanned = min(job_search.MAX_SCANNED, MAX_SCANNED)
         looks = await self._search(filter, filter.limit, max(filter.limit, max_scanned), with_words=False)
         ids, following = job_search.merge_page(looks, filter.limit)
-        return JobPage(items=await self.get_jobs([pack_id(id) for id in ids], filter.preview), next=following)
+        return JobPage(items=await self.load_jobs([pack_id(id) for id in ids], filter.preview), next=following)
 
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         if job_search.is_unfiltered(filter):
@@ -64,39 +62,18 @@ class RedisSearch:
         looks = await self._search(filter, filter.limit, filter.limit, with_words=False)
         return [pack_id(id) for id in job_search.merge_page(looks, filter.limit)[0]]
 
-    async def get_jobs(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
-        if preview is not None:
-            return await self._get_previews(ids, preview)
-        found: list[Job] = []
-        for first in range(0, len(ids), _RECORDS_PER_CALL):
-            page = ids[first : first + _RECORDS_PER_CALL]
-            _, *answers = await self._pool.run("get_jobs", *page)
-            # A job pruned meanwhile is missing.
-            found += [
-                rows.decode_job(unpack_id(id), answer)
-                for id, answer in zip(page, answers, strict=True)
-                if answer is not None
-            ]
-        return found
-
-    async def _get_previews(self, ids: Sequence[bytes], preview: int) -> list[Job]:
-        found: list[Job] = []
-        while ids:
-            page = ids[:_RECORDS_PER_CALL]
-            # A character has at most four bytes.
-            answers = await self._pool.run("get_job_previews", 4 * preview, _MAX_READ_BYTES, *page)
-            for id, answer in zip(page, answers, strict=False):
-                if answer is not None:
-                    found.append(_shorten(rows.decode_job(unpack_id(id), answer), preview))
-            ids = ids[len(answers) :]
-        return found
+    async def load_jobs(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
+        """A job pruned meanwhile is missing."""
+        found = await rows.load_jobs(self._pool, ids, preview)
+        jobs = [rows.decode_job(id, answer) for id, answer in found]
+        return jobs if preview is None else [_shorten(job, preview) for job in jobs]
 
     async def _count_all(self) -> JobCounts:
         ready, future, retrying, waiting, running, capped, counters = await self._pool.run(
             "count_jobs", _MAX_RETRYING_SCANNED
         )
         ended = {"succeeded": 0, "dead": 0, "cancelled": 0}
-        for field, number in record_format.pairs_to_dict(counters).items():
+        for field, number in record_format.pairs(counters):
             what = field.decode("utf-8", "replace").rpartition("\0")[2]
             if what in ended:
                 ended[what] += record_format.int_or_zero(number)
@@ -116,20 +93,17 @@ class RedisSearch:
             return []
         keys, state = self._pool.keys, filter.state
         # In the order in which a discarded letter moves, so that it is found in one of them.
-        lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.dead, keys.unsucceeded]}
+        lines: dict[JobState | None, list[str]] = {
+            JobState.CANCELLED: [keys.unsucceeded],
+            JobState.DEAD: [keys.dead, keys.unsucceeded],
+        }
         if filter.view is not None or state in LIVE_STATES:
             return [await self._scan_live(filter, within, limit, max_scanned, with_words)]
-        if filter.dead_letters:
-            return [
-                await self._scan(self._iterate_indexes([keys.dead], within), filter, limit, max_scanned, with_words)
-            ]
-        if state in lines:
-            return [
-                await self._scan(self._iterate_indexes(lines[state], within), filter, limit, max_scanned, with_words)
-            ]
+        if indexes := [keys.dead] if filter.dead_letters else lines.get(state):
+            return [await self._scan(self._iterate_indexes(indexes, within), filter, limit, max_scanned, with_words)]
         if state is None and filter.error is not None:
             # A succeeded job has no error; a live job with an error was claimed before.
-            live = await self._pool.run("list_pending_ids", "retrying", job_search.MAX_SMALL_SET, "")
+            live = await self._pool.run("list_live_ids", "retrying", job_search.MAX_SMALL_SET, "")
             if live is not None:
                 ended = await self._scan(
                     self._iterate_indexes(lines[JobState.DEAD], within), filter, limit, max_scanned, with_words
@@ -161,13 +135,12 @@ class RedisSearch:
     async def _list_small_set(self, filter: JobFilter) -> list[bytes] | None:
         """Return all candidates, if they form a small set."""
         found: list[bytes] | None
-        if filter.state is JobState.RUNNING or filter.instance is not None:
-            found = await self._pool.run("list_running_ids")
-        elif filter.key is not None:
+        is_running = filter.state is JobState.RUNNING or filter.instance is not None
+        if filter.key is not None and not is_running:
             found = await self._pool.run("list_ids_of_key", filter.task or "", filter.key, job_search.MAX_SMALL_SET)
         else:
-            which = "pending" if filter.view is None else filter.view.value
-            found = await self._pool.run("list_pending_ids", which, job_search.MAX_SMALL_SET, filter.queue or "")
+            which = "running" if is_running else "pending" if filter.view is None else filter.view.value
+            found = await self._pool.run("list_live_ids", which, job_search.MAX_SMALL_SET, filter.queue or "")
         return found
 
     async def _scan(self, ids: Ids, filter: JobFilter, limit: int, max_scanned: int, with_words: bool) -> ScanResult:
@@ -187,10 +160,8 @@ class RedisSearch:
 
     async def _filter_set(self, ids: Sequence[bytes], filter: JobFilter, within: IdSpan) -> Matches:
         low, high = pack_id(within.low), pack_id(within.high)
-        wanted, found = (
-            sorted({id for id in ids if low <= id <= high and len(id) == _ID_BYTES}, reverse=True),
-            list[tuple[JobId, str]](),
-        )
+        wanted = sorted({id for id in ids if low <= id <= high and len(id) == _ID_BYTES}, reverse=True)
+        found: Matches = []
         for first in range(0, len(wanted), BATCH_SIZE):
             found += await self._filter(wanted[first : first + BATCH_SIZE], filter)
         return found
@@ -199,8 +170,8 @@ class RedisSearch:
         ids = [id for id in ids if job_search.has_suffix(filter, unpack_id(id))] if filter.id_end else ids
         found: Matches = []
         while ids:
-            looked, *flat = await self._pool.run("filter_jobs", *_filter_arguments(filter), _MAX_READ_BYTES, *ids)
-            found += [(unpack_id(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+            looked, *flat = await self._pool.run("filter_jobs", *_filter_arguments(filter), rows.MAX_READ_BYTES, *ids)
+            found += [(unpack_id(id), word.decode()) for id, word in record_format.pairs(flat)]
             ids = ids[looked:]
         return found
 
@@ -209,9 +180,9 @@ class RedisSearch:
         low, high = b"[" + pack_id(within.low), b"[" + pack_id(within.high)
         while True:
             pages = await self._pool.pipeline(
-                [("ZREVRANGEBYLEX", line, high, low, "LIMIT", 0, _RECORDS_PER_CALL) for line in indexes]
+                [("ZREVRANGEBYLEX", line, high, low, "LIMIT", 0, _IDS_PER_CALL) for line in indexes]
             )
-            ids = heapq.nlargest(_RECORDS_PER_CALL, {id for page in pages for id in page})
+            ids = heapq.nlargest(_IDS_PER_CALL, {id for page in pages for id in page})
             if not ids:
                 return
             if known := [id for id in ids if len(id) == _ID_BYTES]:
@@ -222,11 +193,11 @@ class RedisSearch:
         """Scan all ids."""
         low, high = pack_id(within.low), pack_id(within.high)
         begin, last = str(int(bucket_of(high), 16)).encode(), int(bucket_of(low), 16)
-        size = _RECORDS_PER_CALL
+        size = _IDS_PER_CALL
         while begin:
             begin, *flat = await self._pool.run("list_job_ids", begin, last, size)
             page: list[bytes] = []
-            for bucket, entries in zip(flat[::2], flat[1::2], strict=True):
+            for bucket, entries in record_format.pairs(flat):
                 async for ids in self._iterate_bucket(bucket.decode(), entries, low, high):
                     page += ids
                     while len(page) >= size:

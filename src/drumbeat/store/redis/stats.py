@@ -7,26 +7,15 @@ count, from 1, in the sums of instances that have gone.
 
 from collections.abc import Iterator, Sequence
 
+from drumbeat.core import stats
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.stats import (
-    COUNTS_LENGTH,
-    OVERALL,
-    TEN_SECONDS_RETENTION_US,
-    CountsRow,
-    Resolution,
-    Rollup,
-    RunEnd,
-    WrittenRollups,
-    from_counts,
-    merge_rows,
-    to_counts,
-)
+from drumbeat.core.stats import CountsRow, Resolution, Rollup
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import explain_fault, log_faults
 from drumbeat.store.redis import record_format
 from drumbeat.store.redis.pool import RedisPool
 
-TEN_SECONDS_RETENTION_S = TEN_SECONDS_RETENTION_US // 1_000_000
+TEN_SECONDS_RETENTION_S = stats.TEN_SECONDS_RETENTION_US // 1_000_000
 MINUTES_RETENTION_S = 366 * 86_400
 """Used where no controller prunes; one does so sooner, with history."""
 _INTERVALS_PER_CALL = 200
@@ -47,14 +36,12 @@ class RedisStats:
                 int(each.resolution),
                 each.at,
                 f"{each.queue}\0{each.task}",
-                ",".join(map(str, to_counts(each))),
+                ",".join(map(str, stats.to_counts(each))),
             )
         ]
         state = (InstanceState.DEAD if instance_died else InstanceState.ALIVE).value
-        kept: int = await self._pool.run(
-            "put_stats", instance, TEN_SECONDS_RETENTION_S, MINUTES_RETENTION_S, state, *texts
-        )
-        return bool(kept)
+        retention = (TEN_SECONDS_RETENTION_S, MINUTES_RETENTION_S)
+        return bool(await self._pool.run("put_stats", instance, *retention, state, *texts))
 
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
@@ -62,9 +49,11 @@ class RedisStats:
         if resolution is Resolution.TOTAL:
             found = await self._read_totals()
         else:
-            kind = "interval_total" if queue == OVERALL else "interval"
+            kind = "interval_total" if queue == stats.OVERALL else "interval"
             found = await self._read_intervals(kind, resolution, since, until)
-        return merge_rows(resolution, [row for row in found if queue in (None, row[1]) and task in (None, row[2])])
+        return stats.merge_rows(
+            resolution, [row for row in found if queue in (None, row[1]) and task in (None, row[2])]
+        )
 
     async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
         found: list[CountsRow] = []
@@ -82,55 +71,40 @@ class RedisStats:
         for field, number in record_format.pairs_to_dict(folded).items():
             try:
                 queue, task, place = field.decode().split("\0")
-                sums.setdefault((queue, task), [0] * COUNTS_LENGTH)[int(place) - 1] = int(number)
+                sums.setdefault((queue, task), [0] * stats.COUNTS_LENGTH)[int(place) - 1] = int(number)
             except (ValueError, IndexError) as error:
                 log_faults("roll-up", field, [("sum", explain_fault("sum", number, error))])
         found: list[CountsRow] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
         return found + [row for each in others for row in _decode_rows(0, each)]
 
-    async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
+    async def read_written(self, instance: InstanceId, since: int) -> stats.WrittenRollups:
         resolutions = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
         at, totals, *flat = await self._pool.run("read_written_stats", instance, since, *resolutions)
-        found = [from_counts(Resolution.TOTAL, *row) for row in _decode_rows(0, totals)]
+        found = [stats.from_counts(Resolution.TOTAL, *row) for row in _decode_rows(0, totals)]
         for resolution, begin, place, counts in zip(*[iter(flat)] * 4, strict=True):
             found += [
-                from_counts(Resolution(int(resolution)), *row) for row in _decode_rows(int(begin), (place, counts))
+                stats.from_counts(Resolution(int(resolution)), *row)
+                for row in _decode_rows(int(begin), (place, counts))
             ]
-        return WrittenRollups(None if at is None else int(at), found)
+        return stats.WrittenRollups(None if at is None else int(at), found)
 
-    async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
-        found: list[RunEnd] = []
+    async def read_run_ends(self, instance: InstanceId, since: int) -> list[stats.RunEnd]:
+        found: list[stats.RunEnd] = []
         seen = 0
         while True:
             scanned, *flat = await self._pool.run("read_run_ends", instance, since, seen, _RUN_ENDS_PER_CALL)
             for queue, task, outcome, died, due, started, finished in zip(*[iter(flat)] * 7, strict=True):
                 started_at = None if started == b"null" else int(started)
-                found.append(
-                    RunEnd(
-                        queue.decode(),
-                        task.decode(),
-                        outcome.decode(),
-                        died == b"1",
-                        int(due),
-                        started_at,
-                        int(finished),
-                    )
-                )
+                names = (queue.decode(), task.decode(), outcome.decode())
+                found.append(stats.RunEnd(*names, died == b"1", int(due), started_at, int(finished)))
             seen += scanned
             if scanned < _RUN_ENDS_PER_CALL:
                 return found
 
     async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
-        done: int = await self._pool.run(
-            "prune_stats",
-            int(Resolution.TEN_SECONDS),
-            ten_seconds_before,
-            int(Resolution.MINUTE),
-            minutes_before,
-            idle_since,
-            limit,
-        )
-        return done
+        ten_seconds = (int(Resolution.TEN_SECONDS), ten_seconds_before)
+        minutes = (int(Resolution.MINUTE), minutes_before)
+        return int(await self._pool.run("prune_stats", *ten_seconds, *minutes, idle_since, limit))
 
 
 def _decode_rows(at: int, flat: Sequence[bytes]) -> Iterator[CountsRow]:

@@ -2,7 +2,7 @@
 listens.
 
     script ---PUBLISH {namespace}:wake "run_at"-----> RedisSubscription of each worker --> Subscriber.on_job
-    add_jobs -PUBLISH {namespace}:door:<its> jobs---> RedisSubscription of one worker --> Subscriber.on_handoff
+    add_jobs -PUBLISH {namespace}:reply:<its> jobs--> RedisSubscription of one worker --> Subscriber.on_handoff
 
 A worker that enqueues receives its own hint in the same way, and as soon as the answer to its call: a direct call as
 well would only make it claim twice.

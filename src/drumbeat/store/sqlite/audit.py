@@ -13,24 +13,23 @@ from drumbeat.core.audit import (
     NewAuditEntry,
     drop_long_answer,
 )
-from drumbeat.store.records import AuditEntryRow, repair_audit_entry
-from drumbeat.store.sqlfile import Statements
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.records import AUDIT_ENTRIES
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import RowDecoder
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
-_read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
+_read_acts = RowDecoder.of(AUDIT_ENTRIES).read
 
 
 class SqliteAudit:
-    def __init__(self, sql: Statements, *, writer: Writer, reader: Reader) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._reader = reader
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.audit
+        self._writer = parts.writer
+        self._reader = parts.admin_reader
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         earlier = await self._writer.write(self._begin, (act, within_us))
-        return None if earlier is None or earlier.id == act.id else earlier.to_record()
+        return None if earlier is None or earlier.id == act.id else earlier
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         facts = {"id": id, "touched": touched, "outcome": outcome, "answer": drop_long_answer(answer)}
@@ -54,7 +53,7 @@ class SqliteAudit:
             lambda write, given: write.db.run(self._sql.prune, given), {"before": before, "limit": limit}
         )
 
-    def _begin(self, write: WriteContext, given: tuple[NewAuditEntry, int]) -> AuditEntryRow | None:
+    def _begin(self, write: WriteContext, given: tuple[NewAuditEntry, int]) -> AuditEntry | None:
         """On the writer's thread. Returns the entry that holds the request key, which may be another; None: no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
@@ -64,4 +63,4 @@ class SqliteAudit:
         if act.request_key is None:
             return None
         found = _read_acts(write.db, self._sql.holder_of_key, facts)
-        return found[0] if found else None
+        return found[0].to_record() if found else None

@@ -4,11 +4,11 @@ from typing import Any
 
 from drumbeat.core.claim import ClaimRequest
 from drumbeat.ids import InstanceId, JobId, new_job_id
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, is_text, without_json
-from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
 _MIN_TIMESTAMP = -(2**63)

@@ -5,23 +5,23 @@ decided by `core.transitions` from a few columns of its job, and written in batc
 letters, or back to pending.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from drumbeat.core.claim import Outcome, WriteStatus
-from drumbeat.core.job import Failure, JobState, OutcomeKind
-from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
-from drumbeat.core.uniqueness import returning_keys, unique_after_return
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.transitions import HeldJob, Transition, decide_outcomes, mark_duplicates, split_statuses
+from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.completion_rows import Row, dead_row, encode_failure, pending_rows, recorded_outcome, select_state
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.insert import SqliteInserter, load_unique_keys
 from drumbeat.store.sqlite.row_decoder import read_scalars
-from drumbeat.store.sqlite.rows import SqliteHeldJob, as_json
 from drumbeat.store.sqlite.writer import WriteContext
 
-Row = tuple[str | int | None, ...]
-Decided = tuple[SqliteHeldJob, Transition]
+Decided = tuple[HeldJob, Transition]
 
 _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
 
@@ -29,7 +29,7 @@ _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.valu
 class SqliteCompletionWriter:
     def __init__(self, sql: Statements, inserter: SqliteInserter) -> None:
         self._sql = sql
-        self._inserter = inserter
+        self.inserter = inserter
 
     def record_outcomes(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]
@@ -53,50 +53,47 @@ class SqliteCompletionWriter:
 
     def apply(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         """Write transitions of jobs that run under this instance, in a few statements for all of them."""
-        self._write_cancelled(write, instance, [each for each in decided if each[1].state is JobState.CANCELLED])
-        self._write_dead(write, [each for each in decided if each[1].state is JobState.DEAD])
-        self._write_pending(write, instance, [each for each in decided if each[1].state is JobState.PENDING])
+        self._write_cancelled(write, instance, select_state(decided, JobState.CANCELLED))
+        if dead := [dead_row(*each) for each in select_state(decided, JobState.DEAD)]:
+            self.insert_dead(write, dead)
+        self._write_pending(write, instance, select_state(decided, JobState.PENDING))
         follow_ups = [transition.follow_up for _, transition in decided if transition.follow_up is not None]
-        self._inserter.add_follow_ups(write, follow_ups)
+        self.inserter.add_follow_ups(write, follow_ups)
+
+    def insert_dead(self, write: WriteContext, dead: Sequence[Row]) -> None:
+        """Make dead letters of live jobs; rows as `dead_row`."""
+        write.db.run_rows(self._sql.insert_dead_letters, 7, without_none(dead), (write.now,))
+        self.delete_ended(write, self._sql.delete_jobs, {"ids": as_json([row[0] for row in dead])})
+
+    def delete_ended(self, write: WriteContext, statement: str, parameters: dict[str, str | int]) -> None:
+        """Delete jobs that have ended from the live table.
+
+        A trigger starts the successor of a schedule's job. Where there is none, the next fire of an interval counts from
+        now, when the store records the end; `finished_at` is the worker's word, and may be long ago.
+        """
+        before = write.db.total_changes
+        deleted = write.db.run(statement, parameters)
+        if write.db.total_changes - before > deleted:
+            write.db.run(self._sql.advance_intervals, {"now": write.now})
+            write.notify(write.now)
 
     def _write_cancelled(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         by_outcome: dict[str | None, list[Row]] = {}
         for job, to in decided:
-            times = (_or_null(to.started_at), to.finished_at)
-            recorded = None if to.recorded is None else to.recorded.value
-            by_outcome.setdefault(recorded, []).append((job.id, job.token, *times, NULL, NULL, _error_json(to.error)))
-        for recorded, ended in by_outcome.items():
+            ended = (job.id, job.token, to.started_at, to.finished_at, None, None, encode_failure(to.error))
+            by_outcome.setdefault(recorded_outcome(to), []).append(ended)
+        for recorded, rows_of_outcome in by_outcome.items():
             fixed = (instance, _CANCELLED, recorded, write.now)
-            self._delete_finished(write, self._move_to_history(write, fixed, ended))
-
-    def _write_dead(self, write: WriteContext, decided: Sequence[Decided]) -> None:
-        if not decided:
-            return
-        dead = []
-        for job, to in decided:
-            recorded = NULL if to.recorded is None else to.recorded.value
-            times = (_or_null(to.started_at), to.finished_at)
-            dead.append((job.id, recorded, *times, to.failures, to.crashes, _error_json(to.error)))
-        write.db.run_rows(self._sql.insert_dead_letters, 7, dead, (write.now,))
-        delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": as_json([job.id for job, _ in decided])})
+            self._delete_finished(write, self._move_to_history(write, fixed, without_none(rows_of_outcome)))
 
     def _write_pending(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         if not decided:
             return
-        jobs = [job for job, _ in decided]
-        keys = load_unique_keys(self._sql, write, returning_keys(jobs))
-        requeued: list[Row] = []
-        attempts: list[Row] = []
-        for (job, to), unique in zip(decided, unique_after_return(jobs, keys), strict=True):
-            error = _error_json(to.error)
-            blocked = (to.blocked_on or NULL, _or_null(to.blocked_since))
-            requeued.append((job.seq, to.run_at, to.failures, to.crashes, unique, *blocked, error))
-            if to.recorded is not None:
-                run = (to.recorded.value, _or_null(to.started_at), to.finished_at, error)
-                attempts.append((job.id, job.token, instance, *run))
+        keys = load_unique_keys(self._sql, write, returning_keys(job for job, _ in decided))
+        requeued, attempts = pending_rows(instance, decided, keys)
         if attempts:
-            write.db.run_rows(self._sql.insert_attempts, 7, attempts)
-        write.db.run_rows(self._sql.requeue, 8, requeued)
+            write.db.run_rows(self._sql.insert_attempts, 7, without_none(attempts))
+        write.db.run_rows(self._sql.requeue, 8, without_none(requeued))
         write.notify(min(to.run_at for _, to in decided))
 
     def _record_successes(
@@ -129,7 +126,7 @@ class SqliteCompletionWriter:
     def _delete_finished(self, write: WriteContext, count: int) -> None:
         """Delete from the live table what was just moved: the last `count` rows of history, which have adjacent rowids."""
         if count:
-            delete_ended_jobs(write, self._sql, self._sql.delete_finished, {"seq": write.db.last_rowid - count})
+            self.delete_ended(write, self._sql.delete_finished, {"seq": write.db.last_rowid - count})
 
     def _record_others(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]
@@ -155,22 +152,10 @@ class SqliteCompletionWriter:
         return statuses
 
 
-def delete_ended_jobs(write: WriteContext, sql: Statements, statement: str, parameters: dict[str, str | int]) -> None:
-    """Delete jobs that have ended from the live table.
-
-    A trigger starts the successor of a schedule's job. Where there is none, the next fire of an interval counts from now,
-    when the store records the end; `finished_at` is the worker's word, and may be long ago.
-    """
-    before = write.db.total_changes
-    deleted = write.db.run(statement, parameters)
-    if write.db.total_changes - before > deleted:
-        write.db.run(sql.advance_intervals, {"now": write.now})
-        write.notify(write.now)
-
-
 def _or_null(value: str | int | None) -> str | int:
     return NULL if value is None else value
 
 
-def _error_json(error: Failure | None) -> str | int:
-    return NULL if error is None else as_json(error)
+def without_none(rows: Iterable[Row]) -> list[Row]:
+    """Rows for VALUES: with NULL in the place of None."""
+    return [tuple([NULL if value is None else value for value in row]) for row in rows]

@@ -97,7 +97,7 @@ class DiskSpaceGuard:
 
     def __init__(self, path: Path, *, min_free_bytes: int = MIN_FREE_BYTES) -> None:
         self._path = path
-        self._min_free_bytes = min_free_bytes
+        self.min_free_bytes = min_free_bytes
         self._checked_at = float("-inf")
         self._free_bytes = 0
 
@@ -106,16 +106,16 @@ class DiskSpaceGuard:
         StoreFull: less than `min_free_bytes` are free.
         """
         now = SYSTEM.monotonic()
-        if now - self._checked_at >= 1 or self._free_bytes < self._min_free_bytes:
+        if now - self._checked_at >= 1 or self._free_bytes < self.min_free_bytes:
             try:
                 disk = os.statvfs(self._path.parent)
             except OSError as error:
                 raise StoreUnavailable(f"{self._path}: {error}") from error
             self._free_bytes, self._checked_at = disk.f_bavail * disk.f_frsize, now
-        if self._free_bytes < self._min_free_bytes:
+        if self._free_bytes < self.min_free_bytes:
             raise StoreFull(
                 f"{self._path}: only {self._free_bytes >> 20} MB of its disk are free; jobs are accepted again from"
-                f" {self._min_free_bytes >> 20} MB on"
+                f" {self.min_free_bytes >> 20} MB on"
             )
 
 

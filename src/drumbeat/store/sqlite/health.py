@@ -9,10 +9,9 @@ from pathlib import Path
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.store import health
 from drumbeat.store.health import healthy
-from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.schema import LATEST_VERSION
 from drumbeat.store.sqlite.writer import CHECKPOINT_BYTES
 
@@ -21,12 +20,12 @@ _LOW_FREE_BYTES = 8 * file_checks.MIN_FREE_BYTES
 
 
 class SqliteHealth:
-    def __init__(self, sql: Statements, schema: Statements, *, path: Path, reader: Reader, min_free_bytes: int) -> None:
-        self._sql = sql
-        self._schema = schema
-        self._path = path
-        self._reader = reader
-        self._min_free_bytes = min_free_bytes
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.health
+        self._schema = parts.sql.schema
+        self._path = parts.path
+        self._reader = parts.admin_reader
+        self._min_free_bytes = parts.disk_space.min_free_bytes
 
     async def check_all(self) -> list[HealthCheck]:
         return await self._reader.read(self._check_all)

@@ -8,12 +8,12 @@ import msgspec
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
-from drumbeat.store.job_columns import NEW
+from drumbeat.store.job_columns import NEW, attribute_path
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
-from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS
+from drumbeat.store.sqlite.statements import NULLABLE_COLUMNS, REQUIRED_COLUMNS, ROW_COLUMNS, SHARED_COLUMNS
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
@@ -21,10 +21,9 @@ MIN_SIMILAR = 8
 """Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]
 
-_VALUES = tuple("unique._value_" if name == "unique" else name for name in NEW)
-"""An enum's value by its plain attribute: `.value` is a call; and sqlite3 would look for an adapter of an enum."""
-_all_columns = attrgetter(*_VALUES)
-_shared_columns = attrgetter(*(_VALUES[NEW.index(name)] for name in SHARED_COLUMNS))
+_required_values = attrgetter(*map(attribute_path, REQUIRED_COLUMNS))
+_nullable_values = attrgetter(*NULLABLE_COLUMNS)
+_shared_values = attrgetter(*map(attribute_path, SHARED_COLUMNS))
 
 
 class InsertRows(msgspec.Struct, frozen=True):
@@ -40,7 +39,7 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
         return [InsertRows([insert_row(job) for job in jobs])]
     groups: dict[Row, list[Row]] = {}
     last: Row | None = None
-    for job, common in zip(jobs, map(_shared_columns, jobs), strict=True):
+    for job, common in zip(jobs, map(_shared_values, jobs), strict=True):
         if common != last:
             last, group = common, groups.setdefault(common, [])
         group.append((job.id, job.args, NULL if job.key is None else job.key))
@@ -58,7 +57,7 @@ class SqliteInsertBatch(msgspec.Struct, frozen=True):
 
 def insert_row(job: NewJob) -> Row:
     """The columns of statement `insert`."""
-    return tuple([NULL if value is None else value for value in _all_columns(job)])
+    return (*_required_values(job), *[NULL if value is None else value for value in _nullable_values(job)])
 
 
 class SqliteInserter:

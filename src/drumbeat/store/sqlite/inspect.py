@@ -5,7 +5,6 @@ They run on a thread of their own, so that a slow list never delays a worker's r
 
 from collections.abc import Sequence
 
-from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
@@ -16,37 +15,27 @@ from drumbeat.ids import JobId
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
+from drumbeat.store.overview import QueueRow
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
-from drumbeat.store.records import AttemptRow, StoredJobRow, to_datetime, to_datetime_or_none
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.records import RecordRow, StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
 from drumbeat.store.sqlite.malformed_scan import find_malformed
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.search import SqliteSearch
 
 
 class SqliteInspect:
-    def __init__(
-        self,
-        sql: Statements,
-        malformed: Statements,
-        search: SqliteSearch,
-        *,
-        health: SqliteHealth,
-        reader: Reader,
-        clock: Clock,
-    ) -> None:
-        self._malformed = malformed
-        self._health = health
-        self._sql = sql
-        self._search = search
-        self._due = CachedCount(clock, total_due)
-        self._tasks = CachedCount(clock, total_of_tasks)
-        self._reader = reader
-        self._clock = clock
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.inspect
+        self._malformed = parts.sql.malformed
+        self._health = SqliteHealth(parts)
+        self._search = SqliteSearch(parts)
+        self._due = CachedCount(parts.clock, total_due)
+        self._tasks = CachedCount(parts.clock, total_of_tasks)
+        self._reader = parts.admin_reader
+        self._clock = parts.clock
 
     async def now(self) -> int:
         return self._clock.now_us()
@@ -69,7 +58,7 @@ class SqliteInspect:
     async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
         wanted = {"ids": as_json(list(dict.fromkeys(ids))), "preview": 0}
 
-        def load(db: SqliteConnection) -> tuple[dict[JobId, list[AttemptRow]], list[StoredJobRow]]:
+        def load(db: SqliteConnection) -> tuple[dict[JobId, list[RecordRow[Attempt]]], list[StoredJobRow]]:
             ended = [
                 row
                 for statement in (self._sql.history_record, self._sql.dead_record)
@@ -87,29 +76,12 @@ class SqliteInspect:
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def load(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
+        def load(db: SqliteConnection) -> tuple[list[QueueRow], DueCounts]:
             due = self._due.get_sync(lambda: self._count_due(db, now))
-            return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
+            return rows.queues(db, self._sql.queues, now), due
 
-        queues, pauses, due = await self._reader.read(load)
-        paused = {pause.name: pause for pause in pauses}
-        found: list[QueueStats] = []
-        for row in queues:
-            pause = paused.get(row.name)
-            known = QueueStats(
-                name=row.name,
-                ready=0,
-                scheduled=0,
-                running=row.running,
-                waiting=row.waiting,
-                oldest_due=to_datetime_or_none(row.oldest_due),
-                paused=pause is not None,
-                paused_by=None if pause is None else pause.paused_by,
-                paused_reason=None if pause is None else pause.paused_reason,
-                paused_at=None if pause is None else to_datetime(pause.paused_at),
-            )
-            found.append(with_due(known, due))
-        return found
+        queues, due = await self._reader.read(load)
+        return [with_due(row.to_record(), due) for row in queues]
 
     async def list_tasks(self) -> list[TaskStats]:
         return await self._tasks.get(self._count_tasks)

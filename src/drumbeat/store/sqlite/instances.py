@@ -18,32 +18,23 @@ from drumbeat.core.transitions import (
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.completion import SqliteCompletionWriter
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
-from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader | None, int | None]
 _decode_heartbeat = msgspec.json.Decoder(HeartbeatParts).decode
 
 
 class SqliteInstances:
-    def __init__(
-        self,
-        sql: Statements,
-        jobs: Statements,
-        inspect: Statements,
-        *,
-        writer: Writer,
-        completion: SqliteCompletionWriter,
-    ) -> None:
-        self._sql = sql
-        self._jobs = jobs
-        self._inspect = inspect
-        self._writer = writer
-        self._completion = completion
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.instances
+        self._jobs = parts.sql.jobs
+        self._inspect = parts.sql.inspect
+        self._writer = parts.writer
+        self._completion = parts.completion
 
     async def register(self, instance: NewInstance) -> None:
         row = msgspec.structs.asdict(instance)

@@ -6,55 +6,41 @@ transaction. Large batches are prepared, and rows decoded, on the caller's threa
 
 from collections.abc import Sequence
 
-from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
-from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
-from drumbeat.core.transitions import answer_cancel, expired_block_failure
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, JobState, NewJob, ReplayResult
+from drumbeat.core.transitions import answer_cancel
 from drumbeat.core.uniqueness import select_replays, unique_keys
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.completion_rows import expired_rows
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.malformed import read_failure
+from drumbeat.store.records import EndedRow, StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
-from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
-from drumbeat.store.sqlite.connection import NULL, SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
+from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.insert import (
     MIN_SIMILAR,
     SqliteInsertBatch,
-    SqliteInserter,
     group_similar,
     load_unique_keys,
 )
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.row_decoder import UNREADABLE
-from drumbeat.store.sqlite.rows import EndedRow, as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
+from drumbeat.store.sqlite.writer import WriteContext
 
 
 class SqliteJobs:
-    def __init__(
-        self,
-        sql: Statements,
-        inspect: Statements,
-        *,
-        writer: Writer,
-        reader: Reader,
-        completion: SqliteCompletionWriter,
-        clock: Clock,
-        disk_space: DiskSpaceGuard,
-    ) -> None:
-        self._sql = sql
-        self._inspect = inspect
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-        self._disk_space = disk_space
-        self._inserter = SqliteInserter(sql)
-        self._claimer = SqliteClaimer(sql)
-        self._completion = completion
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.jobs
+        self._inspect = parts.sql.inspect
+        self._writer = parts.writer
+        self._reader = parts.worker_reader
+        self._clock = parts.clock
+        self._disk_space = parts.disk_space
+        self._inserter = parts.completion.inserter
+        self._claimer = SqliteClaimer(parts.sql.jobs)
+        self._completion = parts.completion
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         if not jobs:
@@ -158,7 +144,7 @@ class SqliteJobs:
         wanted = {"ids": as_json(ids), "preview": WHOLE_TEXT}
         statements = (self._inspect.dead_record, self._inspect.live_record, self._inspect.history_record)
         found = {row.id: row for statement in statements for row in rows.jobs(db, statement, wanted)}
-        return [None if id not in found else EndedRow.from_job(found[id]) for id in ids]
+        return [None if id not in found else _to_ended_row(found[id]) for id in ids]
 
     # On the writer's thread.
 
@@ -171,13 +157,13 @@ class SqliteJobs:
         return statuses, claimed_rows, write.now, next_due
 
     def _cancel(self, write: WriteContext, ids: Sequence[JobId]) -> list[CancelAnswer]:
-        states = {row.id: row.state for row in rows.states(write.db, self._sql.states, {"ids": as_json(ids)})}
-        answers = {id: answer_cancel(state) for id, state in states.items()}
+        states = read_scalars(write.db, self._sql.states, str, {"ids": as_json(ids)})
+        answers = {id: answer_cancel(state) for id, state in zip(ids, states, strict=True)}
         pending = as_json([id for id, answer in answers.items() if answer is CancelAnswer.CANCELLED])
         running = as_json([id for id, answer in answers.items() if answer is CancelAnswer.REQUESTED])
         if pending != "[]":
             write.db.run(self._sql.cancel_pending, {"ids": pending, "now": write.now})
-            delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": pending})
+            self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": pending})
         if running != "[]":
             write.db.run(self._sql.request_cancel, {"ids": running})
         return [answers[id] for id in ids]
@@ -213,15 +199,9 @@ class SqliteJobs:
         found = rows.jobs(write.db, self._inspect.live_record, {"ids": ids, "preview": WHOLE_TEXT})
         if not found:
             return 0
-        dead, after = [], []
-        for row in found:
-            error = expired_block_failure(row.blocked_on or "", row.blocked_since or write.now, write.now)
-            dead.append((row.id, NULL, NULL, write.now, row.failures, row.crashes, as_json(error)))
-            if (job := make_follow_up(row.to_record(), error)) is not None:
-                after.append(job)
-        write.db.run_rows(self._sql.insert_dead_letters, 7, dead, (write.now,))
-        delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": ids})
-        self._inserter.add_follow_ups(write, after)
+        dead, follow_ups = expired_rows(found, write.now)
+        self._completion.insert_dead(write, dead)
+        self._inserter.add_follow_ups(write, follow_ups)
         return len(dead)
 
     def _prune_history(self, write: WriteContext, parameters: dict[str, int]) -> int:
@@ -231,3 +211,11 @@ class SqliteJobs:
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned
+
+
+def _to_ended_row(job: StoredJobRow) -> EndedRow:
+    if job.finished_at is None:
+        return EndedRow(job.id, job.task, None, None, None, None)
+    if job.state is not JobState.DEAD and (error := read_failure(job.error)) is not None:
+        return EndedRow(job.id, job.task, job.state, None, error.message, None)
+    return EndedRow(job.id, job.task, job.state, job.result, job.result_error, job.error)

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from drumbeat.clock import Clock
-from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
+from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
 from drumbeat.core.turns import count_free, free_lanes
-from drumbeat.durations import from_us
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.overview import LOCKS, TICKETS, add_lost_tickets, make_ticket_status
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder, encode_lossless, is_text_or_none
-from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 log = logging.getLogger(__name__)
 
@@ -50,58 +48,6 @@ class TicketStatusRow(msgspec.Struct, frozen=True, array_like=True):
     ahead: int | None
 
 
-class TicketRow(msgspec.Struct, frozen=True, array_like=True):
-    lock: str
-    id: str
-    number: int
-    lane: int | None
-    owner: str
-    what: str
-    entered_at: int
-    granted_at: int | None
-    left: int
-
-    def to_info(self) -> TicketInfo:
-        return TicketInfo(
-            id=self.id,
-            token=self.number,
-            lane=self.lane,
-            owner=self.owner,
-            what=self.what,
-            entered_at=from_us(self.entered_at),
-            granted_at=None if self.granted_at is None else from_us(self.granted_at),
-            lease_left=self.left / 1_000_000,
-        )
-
-
-class SqliteLockRow(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    limit: int
-    per: int | None
-    holding: int
-    waiting: int
-    released_at: int | None
-    released_by: str | None
-    released_reason: str | None
-    opens_in: int | None
-
-    def to_info(self, tickets: Sequence[TicketRow], now: int) -> LockInfo:
-        own = [ticket for ticket in tickets if ticket.lock == self.name]
-        return LockInfo(
-            name=self.name,
-            limit=self.limit,
-            per=None if self.per is None else self.per / 1_000_000,
-            holding=self.holding,
-            waiting=self.waiting,
-            holders=[ticket.to_info() for ticket in own if ticket.granted_at is not None],
-            waiters=[ticket.to_info() for ticket in own if ticket.granted_at is None],
-            released_at=None if self.released_at is None else from_us(self.released_at),
-            released_by=self.released_by,
-            released_reason=self.released_reason,
-            opens_at=None if self.opens_in is None else from_us(now + self.opens_in),
-        )
-
-
 _decode_statuses = msgspec.json.Decoder(list[TicketStatusRow]).decode
 _decode_locks = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _decode_lock_state = msgspec.json.Decoder(tuple[int, int | None, list[int]]).decode
@@ -109,19 +55,17 @@ _decode_waiting = msgspec.json.Decoder(list[tuple[str, int, str | None]]).decode
 _decode_to_release = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 _decode_release_reasons = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
-_read_tickets = RowDecoder(TicketRow, "ticket of a lock").read
-_read_locks = RowDecoder(SqliteLockRow, "lock", id="name").read
+_read_tickets = RowDecoder.of(TICKETS).read
+_read_locks = RowDecoder.of(LOCKS).read
 
 
 class SqliteLocks:
-    def __init__(
-        self, sql: Statements, *, writer: Writer, worker_reader: Reader, admin_reader: Reader, clock: Clock
-    ) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._worker_reader = worker_reader
-        self._admin_reader = admin_reader
-        self._clock = clock
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.locks
+        self._writer = parts.writer
+        self._worker_reader = parts.worker_reader
+        self._admin_reader = parts.admin_reader
+        self._clock = parts.clock
         self._boot = boot_id()
 
     async def acquire(self, ticket: NewTicket) -> TicketStatus:
@@ -292,23 +236,15 @@ class SqliteLocks:
             text = write.db.value(self._sql.ticket_status, {"id": tickets[0]}) or "[]"
         else:
             text = write.db.value(self._sql.ticket_statuses, {"ids": ids})
-        found = {row.id: row for row in _decode_statuses(text)}
-        reasons: dict[str, str] = {}
+        found = {row.id: _to_ticket_status(row, now, opening) for row in _decode_statuses(text)}
+        releases: list[tuple[str, str, str]] = []
         if any(ticket not in found for ticket in tickets):
-            for released, by, reason in _decode_release_reasons(
-                write.db.value(self._sql.release_reasons, {"ids": ids})
-            ):
-                reasons |= dict.fromkeys(released.split(), f"released by {by}: {reason}")
-        return [
-            _to_ticket_status(found[ticket], now, opening)
-            if ticket in found
-            else TicketStatus(ticket=ticket, state=TicketState.LOST, reason=reasons.get(ticket))
-            for ticket in tickets
-        ]
+            releases = _decode_release_reasons(write.db.value(self._sql.release_reasons, {"ids": ids}))
+        return add_lost_tickets(tickets, found, releases)
 
     def _reset_after_boot(self, write: WriteContext, lock: str, reading: ClockReading) -> None:
         """Delete all tickets, whose processes ended with the last boot, and convert the times of the rate window."""
-        write.db.run(self._sql.delete_tickets_of_lock, {"lock": lock})
+        write.db.run(self._sql.delete_tickets_of_locks, {"locks": as_json([lock])})
         write.db.run(self._sql.rebase_grants, {"lock": lock} | reading._asdict())
         write.db.run(self._sql.set_boot, {"lock": lock, "boot": self._boot})
 
@@ -316,7 +252,8 @@ class SqliteLocks:
         """Delete some unused locks whenever a new name appears."""
         idle = write.db.value(self._sql.idle_locks, {"boot": self._boot} | reading._asdict())
         if _decode_names(idle):
-            for statement in (self._sql.delete_idle_tickets, self._sql.delete_idle_grants, self._sql.delete_idle_locks):
+            sql = self._sql
+            for statement in (sql.delete_tickets_of_locks, sql.delete_idle_grants, sql.delete_idle_locks):
                 write.db.run(statement, {"locks": idle})
 
     # On a reader's thread.
@@ -329,22 +266,14 @@ class SqliteLocks:
             return {}
 
     def _read_infos(self, db: SqliteConnection, facts: dict[str, Any], *, waiters: bool) -> list[LockInfo]:
-        now, wall = self._read_clocks()
-        locks = _read_locks(db, self._sql.page, facts | {"now": now, "boot": self._boot})
+        reading = self._read_clocks()
+        locks = _read_locks(db, self._sql.page, facts | reading._asdict() | {"boot": self._boot})
         names = as_json([lock.name for lock in locks if lock.holding or lock.waiting])
-        tickets = _read_tickets(db, self._sql.tickets, {"locks": names, "now": now, "all": waiters})
-        return [lock.to_info(tickets, wall) for lock in locks]
+        tickets = _read_tickets(db, self._sql.tickets, {"locks": names, "now": reading.now, "all": waiters})
+        return [lock.to_record(tickets) for lock in locks]
 
 
 def _to_ticket_status(row: TicketStatusRow, now: int, opening: Mapping[str, int]) -> TicketStatus:
-    waits = row.granted_at is None
-    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None] if waits else []
-    return TicketStatus(
-        ticket=row.id,
-        state=TicketState.WAITING if waits else TicketState.GRANTED,
-        token=row.number,
-        lane=row.lane or 0,
-        position=row.place if waits else 0,
-        recheck_after_us=max(0, min(deadlines) - now) if deadlines else None,
-        granted_at=row.granted_at,
-    )
+    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None]
+    recheck_after = max(0, min(deadlines) - now) if deadlines else None
+    return make_ticket_status(row.id, row.number, row.lane, row.place, recheck_after, row.granted_at)

@@ -2,19 +2,17 @@
 
 from typing import Any
 
+from drumbeat.store import overview
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.records import (
-    RECORD_KINDS,
-)
+from drumbeat.store.records import RECORD_KINDS
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.locks import SqliteLockRow, TicketRow
 from drumbeat.store.sqlite.rooms import MessageRow
 from drumbeat.store.sqlite.rows import PauseRow
 
 _KINDS = RECORD_KINDS | {
-    "locks": RecordKind("lock", SqliteLockRow, id="name"),
-    "tickets": RecordKind("ticket of a lock", TicketRow),
+    "locks": overview.LOCKS,
+    "tickets": overview.TICKETS,
     "messages": RecordKind("message of a room", MessageRow),
     "pauses": RecordKind("pause of a queue", PauseRow, id="name"),
 }

@@ -11,14 +11,13 @@ import msgspec
 
 from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.malformed import Faults
+from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
-from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.wake import ROOM_HINT
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext
 
 
 class MessageRow(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +29,7 @@ class MessageRow(msgspec.Struct, frozen=True, array_like=True):
     signature: str
 
 
-def _clear_room(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+def _clear_room(values: dict[str, Any], _: Faults) -> dict[str, Any]:
     return values | {"room": ""}
 
 
@@ -38,11 +37,11 @@ _read_messages = RowDecoder(MessageRow, "message of a room", repair=_clear_room)
 
 
 class SqliteRooms:
-    def __init__(self, sql: Statements, *, writer: Writer, worker_reader: Reader, disk_space: DiskSpaceGuard) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._worker_reader = worker_reader
-        self._disk_space = disk_space
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.rooms
+        self._writer = parts.writer
+        self._worker_reader = parts.worker_reader
+        self._disk_space = parts.disk_space
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if messages:

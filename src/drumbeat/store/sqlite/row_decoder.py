@@ -8,17 +8,15 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from drumbeat.store.malformed import log_faults, read_value, salvage
+from drumbeat.store.malformed import Faults, R, RecordKind, read_value
 from drumbeat.store.sqlite.connection import SqliteConnection
 
-R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
 
-Faults = list[tuple[str, str]]
 UNREADABLE = (sqlite3.OperationalError, sqlite3.DataError, msgspec.DecodeError, UnicodeError)
 
 _JSON_WRAPPER = re.compile(r"SELECT\s+(json_group_array\(json_array\(|json_group_array\(|json_array\()")
@@ -36,13 +34,14 @@ class RowDecoder(Generic[R]):
         id: str = "id",
         repair: Callable[[dict[str, Any], Faults], dict[str, Any] | None] | None = None,
     ) -> None:
-        """kind: what people call such a record. id: the field that names it. repair: completes the values of a row that has
-        faults; if it returns None, the row is left out."""
-        self._record = record
-        self._kind = kind
-        self._id = id
-        self._repair = repair
+        """As in RecordKind."""
+        self._kind = RecordKind(kind, record, id=id, repair=repair)
+        self.salvage = self._kind.salvage
         self._decode: Callable[[str], list[R]] = msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
+
+    @classmethod
+    def of(cls, kind: RecordKind[R]) -> Self:
+        return cls(kind.record, kind.kind, id=kind.id, repair=kind.repair)
 
     def read(self, db: SqliteConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> list[R]:
         """The rows of a statement that returns a JSON array of them."""
@@ -53,18 +52,7 @@ class RowDecoder(Generic[R]):
 
     def read_rows(self, db: SqliteConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> list[R]:
         """The rows of a statement that returns them one by one."""
-        found = (self.salvage(row)[0] for row in db.rows(sql, parameters or {}))
-        return [row for row in found if row is not None]
-
-    def salvage(self, row: tuple[Any, ...]) -> tuple[R | None, Faults]:
-        """A stored row, repaired if need be; None: it is left out."""
-        values, faults = salvage(self._record, row)
-        if not faults:
-            return self._record(**values), faults
-        at = self._record.__struct_fields__.index(self._id)
-        log_faults(self._kind, row[at], faults)
-        repaired = values if self._repair is None else self._repair(values, faults)
-        return None if repaired is None else self._record(**repaired), faults
+        return self._kind.read_rows(db.rows(sql, parameters or {}))
 
 
 def read_scalars(
@@ -77,11 +65,6 @@ def read_scalars(
     except UNREADABLE:
         rows = db.rows(without_json(sql), parameters or {})
         return [read_value("value", row[0], kind | None)[0] for row in rows]
-
-
-def drop_row(values: dict[str, Any], faults: Faults) -> None:
-    """As `repair`: leaves out rows with faults."""
-    return
 
 
 def is_text(stored: Any) -> bool:

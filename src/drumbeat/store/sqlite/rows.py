@@ -8,50 +8,15 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
-from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.instance import LeaderInfo
-from drumbeat.core.job import EndedJob, JobState, Unique
-from drumbeat.core.job_query import TaskStats
-from drumbeat.core.overlap import FireRow, ScheduleSnapshot
-from drumbeat.durations import from_us
+from drumbeat.core.job import JobState
+from drumbeat.core.overlap import ScheduleSnapshot
+from drumbeat.core.transitions import HeldJob
+from drumbeat.core.uniqueness import KeyedRow
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure
-from drumbeat.store.records import (
-    AttemptRow,
-    StoredInstanceRow,
-    StoredJobRow,
-    StoredScheduleRow,
-    repair_instance,
-    repair_job,
-    repair_schedule,
-)
-from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
-
-encode = msgspec.json.Encoder().encode
-
-
-def as_json(value: Any) -> str:
-    """A parameter for json_each, or a structured column."""
-    return encode(value).decode()
-
-
-class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
-    """A running job, as far as ending its run needs it."""
-
-    seq: int
-    id: JobId
-    token: int
-    task: str
-    key: str | None
-    unique: Unique
-    run_at: int
-    claimed_at: int
-    failures: int
-    crashes: int
-    crash_limit: int
-    blocked_since: int | None
-    cancel_requested: int
-    on_dead: str | None
+from drumbeat.store import overview, records
+from drumbeat.store.malformed import UNREADABLE_NAME, drop_row, join_reasons, quote
+from drumbeat.store.records import EndedRow, StoredJobRow, repair_job
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 
 
 class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
@@ -61,52 +26,6 @@ class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     id: JobId
     state: JobState
-
-
-class ReplayRow(msgspec.Struct, frozen=True, array_like=True):
-    """A dead letter to replay."""
-
-    id: JobId
-    task: str
-    key: str | None
-    unique: Unique
-
-
-class EndedRow(msgspec.Struct, frozen=True, array_like=True):
-    id: JobId
-    task: str
-    state: JobState | None
-    """None: it is live."""
-    result: str | None
-    result_error: str | None
-    error: str | None
-
-    @classmethod
-    def from_job(cls, job: "StoredJobRow") -> "EndedRow":
-        if job.finished_at is None:
-            return cls(job.id, job.task, None, None, None, None)
-        if job.state is not JobState.DEAD and (error := read_failure(job.error)) is not None:
-            return cls(job.id, job.task, job.state, None, error.message, None)
-        return cls(job.id, job.task, job.state, job.result, job.result_error, job.error)
-
-    def to_record(self) -> EndedJob | None:
-        if self.state is None:
-            return None
-        return EndedJob(
-            id=self.id,
-            task=self.task,
-            state=self.state,
-            result=self.result,
-            result_error=self.result_error,
-            error=read_failure(self.error),
-        )
-
-
-class SqliteQueueRow(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    running: int
-    waiting: int
-    oldest_due: int | None
 
 
 class DueRow(msgspec.Struct, frozen=True, array_like=True):
@@ -120,48 +39,6 @@ class PauseRow(msgspec.Struct, frozen=True, array_like=True):
     paused_by: str
     paused_reason: str
     paused_at: int
-
-
-class SqliteTaskRow(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    pending: int
-    running: int
-    succeeded: int
-    dead: int
-    cancelled: int
-
-    def to_record(self) -> TaskStats:
-        return TaskStats(**msgspec.structs.asdict(self))
-
-
-class SqliteDeadGroupRow(msgspec.Struct, frozen=True, array_like=True):
-    task: str
-    error: str
-    count: int
-    first_at: int
-    last_at: int
-    sample: JobId
-    message: str
-
-    def to_record(self) -> DeadLetterGroup:
-        facts = msgspec.structs.asdict(self)
-        return DeadLetterGroup(**facts | {"first_at": from_us(self.first_at), "last_at": from_us(self.last_at)})
-
-
-class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
-    instance: InstanceId
-    term: int
-    since: int
-    until: int
-
-    def to_record(self) -> LeaderInfo:
-        return LeaderInfo(instance=self.instance, term=self.term, since=from_us(self.since), until=from_us(self.until))
-
-
-class StateRow(msgspec.Struct, frozen=True, array_like=True):
-    id: JobId
-    state: str | None
-    """None: it does not exist."""
 
 
 _decode_claimed_json = msgspec.json.Decoder(list[ClaimedJob]).decode
@@ -193,27 +70,25 @@ def decode_claimed(
     return jobs, malformed
 
 
-held = RowDecoder(SqliteHeldJob, "job").read
+held = RowDecoder(HeldJob, "job").read
 holders = RowDecoder(UniqueHolderRow, "job").read
-dead_letters = RowDecoder(ReplayRow, "job").read
+dead_letters = RowDecoder(KeyedRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
 job_decoder = RowDecoder(StoredJobRow, "job", repair=repair_job)
 jobs = job_decoder.read
-attempts = RowDecoder(AttemptRow, "attempt", id="token", repair=drop_row).read
-queues = RowDecoder(SqliteQueueRow, "queue", id="name", repair=drop_row).read
+attempts = RowDecoder.of(records.ATTEMPTS).read
+queues = RowDecoder.of(overview.QUEUES).read
 due = RowDecoder(DueRow, "queue", id="queue", repair=drop_row).read
-pauses = RowDecoder(PauseRow, "queue", id="name").read
-tasks = RowDecoder(SqliteTaskRow, "task", id="name", repair=drop_row).read
-instances = RowDecoder(StoredInstanceRow, "instance", repair=repair_instance).read
-groups = RowDecoder(SqliteDeadGroupRow, "dead letter", id="sample", repair=drop_row).read
-leaders = RowDecoder(LeaderRow, "leader", id="instance", repair=drop_row).read
-schedules = RowDecoder(StoredScheduleRow, "schedule", id="name", repair=repair_schedule).read
-fires = RowDecoder(FireRow, "fire", id="schedule", repair=drop_row).read
+tasks = RowDecoder.of(overview.TASKS).read
+instances = RowDecoder.of(records.INSTANCES).read
+groups = RowDecoder.of(overview.DEAD_GROUPS).read
+leaders = RowDecoder.of(overview.LEADERS).read
+schedules = RowDecoder.of(records.SCHEDULES).read
+fires = RowDecoder.of(records.FIRES).read
 snapshots = RowDecoder(ScheduleSnapshot, "schedule", id="name", repair=drop_row).read
 fire_times = msgspec.json.Decoder(list[tuple[str, int]]).decode
 once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode
 claim_refs = RowDecoder(ClaimRef, "job", repair=drop_row).read
-states = RowDecoder(StateRow, "job").read
 ids = msgspec.json.Decoder(list[JobId]).decode
 seqs = msgspec.json.Decoder(list[int]).decode
 texts = msgspec.json.Decoder(list[str]).decode

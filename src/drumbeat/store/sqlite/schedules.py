@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.clock import Clock
-from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -22,35 +21,23 @@ from drumbeat.core.schedule import (
     once_state,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import StoredScheduleRow
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.records import RecordRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.writer import WriteContext
 
 _MAX_TIMESTAMP = 2**63 - 1
 
 
 class SqliteSchedules:
-    def __init__(
-        self,
-        sql: Statements,
-        jobs: Statements,
-        *,
-        writer: Writer,
-        reader: Reader,
-        clock: Clock,
-        disk_space: DiskSpaceGuard,
-    ) -> None:
-        self._sql = sql
-        self._jobs = jobs
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-        self._disk_space = disk_space
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.schedules
+        self._jobs = parts.sql.jobs
+        self._writer = parts.writer
+        self._reader = parts.worker_reader
+        self._clock = parts.clock
+        self._disk_space = parts.disk_space
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
@@ -77,9 +64,7 @@ class SqliteSchedules:
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(
-                    self._sql.record_fires, {"records": as_json([make_skip_row(change.name, skipped, write.now)])}
-                )
+                write.db.run(self._sql.record_fires, {"records": as_json([make_skip(change.name, skipped, write.now)])})
             return True
 
         return await self._writer.write(work, facts)
@@ -96,7 +81,7 @@ class SqliteSchedules:
     async def get_due(self, limit: int) -> DueSchedules:
         now = self._clock.now_us()
 
-        def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
+        def look(db: SqliteConnection) -> tuple[list[RecordRow[Schedule]], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
             return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
@@ -135,10 +120,9 @@ class SqliteSchedules:
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> dict[str, list[Fire]]:
         given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        found = await self._reader.read(
+        return await self._reader.read(
             lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
         )
-        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}

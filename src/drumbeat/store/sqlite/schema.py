@@ -6,9 +6,8 @@ from pathlib import Path
 
 from drumbeat.errors import ConfigError
 from drumbeat.store import migrations
-from drumbeat.store.sqlfile import in_namespace, with_namespace
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
-from drumbeat.store.sqlite.statements import SCHEMA
+from drumbeat.store.sqlite.statements import in_namespace, statements
 
 # INSERT with ON CONFLICT after SELECT, UPDATE with FROM, json_each and friends built in nearly everywhere.
 MIN_SQLITE_VERSION = (3, 35, 0)
@@ -42,7 +41,7 @@ def upgrade(db: SqliteConnection, namespace: str) -> None:
 
 def upgrade_in_transaction(db: SqliteConnection, namespace: str) -> None:
     """The same inside a transaction that somebody else has begun: a program's first job may come before the store is opened."""
-    sql = with_namespace(SCHEMA, namespace)
+    sql = statements(namespace).schema
     for migration in migrations.pending_migrations(MIGRATIONS, _read_schema(db, namespace)):
         for statement in split_statements(in_namespace(migration.sql, namespace)):
             db.run(statement)
@@ -59,7 +58,7 @@ def read_schema(path: Path, namespace: str) -> migrations.SchemaVersion:
 
 
 def _read_schema(db: SqliteConnection, namespace: str) -> migrations.SchemaVersion:
-    sql = with_namespace(SCHEMA, namespace)
+    sql = statements(namespace).schema
     if not db.value(sql.has_meta):
         return migrations.SchemaVersion()
     return migrations.SchemaVersion(version=db.value(sql.version) or 0, oldest_code=db.value(sql.oldest_code) or 0)

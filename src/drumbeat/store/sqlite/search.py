@@ -4,18 +4,15 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.clock import Clock
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
 from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
-from drumbeat.store.records import StoredJobRow
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.records import StoredJobRow, as_json
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.parts import SqliteParts
 
 _ids = msgspec.json.Decoder(list[JobId]).decode
 _decode_scan = msgspec.json.Decoder(tuple[int, JobId | None, list[tuple[JobId, str]]]).decode
@@ -23,12 +20,12 @@ _decode_counts = msgspec.json.Decoder(tuple[int, int, int, int, int, int, int, i
 
 
 class SqliteSearch:
-    def __init__(self, sql: Statements, records: Statements, *, reader: Reader, clock: Clock) -> None:
-        self._sql = sql
-        self._records = records
-        self._reader = reader
-        self._clock = clock
-        self._all = CachedCount[JobCounts](clock, lambda counts: counts.total)
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.search
+        self._records = parts.sql.inspect
+        self._reader = parts.admin_reader
+        self._clock = parts.clock
+        self._all = CachedCount[JobCounts](parts.clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
         def read(db: SqliteConnection) -> tuple[list[StoredJobRow], JobId | None]:

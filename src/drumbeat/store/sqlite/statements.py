@@ -1,20 +1,15 @@
 """The statements of the SQLite engine, and where the values of their columns come from."""
 
-from drumbeat.store import sqlfile
-from drumbeat.store.job_columns import (
-    LISTS,
-    LIVE,
-    LONG_TEXTS,
-    NEW,
-    ONLY_ENDED,
-    ONLY_LIVE,
-    default_of,
-    literal,
-    may_be_null,
-)
-from drumbeat.store.sqlfile import Columns, Source
+from functools import lru_cache
 
-_PACKAGE = "drumbeat.store.sqlite.sql"
+from drumbeat.store import job_columns, sqlfile
+from drumbeat.store.job_columns import LISTS, NEW
+from drumbeat.store.sqlfile import Columns, EngineStatements, Source
+
+NULLABLE_COLUMNS = tuple(name for name in NEW if job_columns.may_be_null(name))
+REQUIRED_COLUMNS = tuple(name for name in NEW if name not in NULLABLE_COLUMNS)
+_INSERT_COLUMNS = (*REQUIRED_COLUMNS, *NULLABLE_COLUMNS)
+"""Columns of a row of `insert`. NULL stands for None only in the latter."""
 ROW_COLUMNS = ("id", "args", "key")
 """What differs between jobs of `insert_similar`; all other fields are its parameters from ?2 on."""
 SHARED_COLUMNS = tuple(name for name in NEW if name not in ROW_COLUMNS)
@@ -24,40 +19,43 @@ def _insert_source(expressions: dict[str, str]) -> Source:
     """The values of a new live row; expressions: of NewJob's fields."""
     due = f"ifnull({expressions['run_at']}, ?1 + {expressions['delay']})"
     times = {"created_at": "?1", "due_at": due, "run_at": due, "state": "'pending'", "claimed_at": "NULL"}
-    defaults = {name: literal(default_of(name)) for name in LIVE if name not in NEW and name not in times}
+    defaults = {
+        name: job_columns.literal(job_columns.default_of(name))
+        for name in job_columns.LIVE
+        if name not in NEW and name not in times
+    }
     return Source(expressions | defaults | times)
 
 
 def _column(number: int, name: str) -> str:
-    return f"nullif(column{number}, -1)" if may_be_null(name) else f"column{number}"
+    return f"nullif(column{number}, -1)" if name in NULLABLE_COLUMNS else f"column{number}"
 
 
-_PREVIEWS = {name: f"substr(job.{name}, 1, :preview)" for name in LONG_TEXTS}
+_PREVIEWS = {name: f"substr(job.{name}, 1, :preview)" for name in job_columns.LONG_TEXTS}
 COLUMNS = Columns(
     LISTS,
     {
         "placeholders": Source(dict.fromkeys(NEW, "?")),
-        "row": _insert_source({name: _column(number, name) for number, name in enumerate(NEW, start=1)}),
+        "row": _insert_source({name: _column(number, name) for number, name in enumerate(_INSERT_COLUMNS, start=1)}),
         "shared": _insert_source(
             {name: _column(number, name) for number, name in enumerate(ROW_COLUMNS, start=1)}
             | {name: f"?{number}" for number, name in enumerate(SHARED_COLUMNS, start=2)}
         ),
-        "live_record": Source(_PREVIEWS | {"started_at": "job.claimed_at"} | dict.fromkeys(ONLY_ENDED, "NULL"), "job"),
-        "ended_record": Source(_PREVIEWS | dict.fromkeys(ONLY_LIVE, "NULL"), "job"),
+        "live_record": Source(
+            _PREVIEWS | {"started_at": "job.claimed_at"} | dict.fromkeys(job_columns.ONLY_ENDED, "NULL"), "job"
+        ),
+        "ended_record": Source(_PREVIEWS | dict.fromkeys(job_columns.ONLY_LIVE, "NULL"), "job"),
         "parameters": Source({name: f":{name}" for name in LISTS["definition"]}),
     },
 )
+SQL = sqlfile.load_engine("drumbeat.store.sqlite.sql", COLUMNS, "fragments.sql")
 
 
-JOBS = sqlfile.load(_PACKAGE, "insert.sql", "claim.sql", "completion.sql", "jobs.sql", columns=COLUMNS)
-INSTANCES = sqlfile.load(_PACKAGE, "instances.sql")
-INSPECT = sqlfile.load(_PACKAGE, "inspect.sql", columns=COLUMNS)
-SEARCH = sqlfile.load(_PACKAGE, "search.sql")
-SCHEDULES = sqlfile.load(_PACKAGE, "schedules.sql", columns=COLUMNS)
-LOCKS = sqlfile.load(_PACKAGE, "locks.sql")
-ROOMS = sqlfile.load(_PACKAGE, "rooms.sql")
-AUDIT = sqlfile.load(_PACKAGE, "audit.sql")
-STATS = sqlfile.load(_PACKAGE, "stats.sql")
-MALFORMED = sqlfile.load(_PACKAGE, "malformed.sql")
-HEALTH = sqlfile.load(_PACKAGE, "health.sql")
-SCHEMA = sqlfile.load(_PACKAGE, "schema.sql")
+@lru_cache(maxsize=8)
+def statements(namespace: str) -> EngineStatements:
+    return sqlfile.change_names(SQL, lambda text: in_namespace(text, namespace))
+
+
+def in_namespace(text: str, namespace: str) -> str:
+    """The same SQL for the tables of another namespace."""
+    return text.replace(sqlfile.PREFIX, f"{namespace}_")

@@ -21,14 +21,12 @@ from drumbeat.core.stats import (
     to_counts,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.records import RollupRow
-from drumbeat.store.sqlfile import Statements
+from drumbeat.store.malformed import drop_row
+from drumbeat.store.records import ROLLUPS, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
-from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.row_decoder import RowDecoder
+from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
 _decode_written = msgspec.json.Decoder(list[tuple[int, int, str, str, list[int], int]]).decode
@@ -42,7 +40,7 @@ class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
-_read_rollups = RowDecoder(RollupRow, "roll-up", id="task", repair=drop_row).read
+_read_rollups = RowDecoder.of(ROLLUPS).read
 _read_foldable = RowDecoder(FoldableRow, "roll-up", id="task", repair=drop_row).read
 
 
@@ -51,11 +49,11 @@ def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = N
 
 
 class SqliteStats:
-    def __init__(self, sql: Statements, *, writer: Writer, admin_reader: Reader, disk_space: DiskSpaceGuard) -> None:
-        self._sql = sql
-        self._writer = writer
-        self._admin_reader = admin_reader
-        self._disk_space = disk_space
+    def __init__(self, parts: SqliteParts) -> None:
+        self._sql = parts.sql.stats
+        self._writer = parts.writer
+        self._admin_reader = parts.admin_reader
+        self._disk_space = parts.disk_space
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         self._disk_space.check()

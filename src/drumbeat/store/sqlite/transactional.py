@@ -18,14 +18,13 @@ from drumbeat.core.claim import CompletedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, NewJob, OutcomeKind
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
-from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter
 from drumbeat.store.sqlite.connection import Parameters, SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard, inode_of
 from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter
 from drumbeat.store.sqlite.job_transaction import SqliteTransaction
-from drumbeat.store.sqlite.statements import JOBS
+from drumbeat.store.sqlite.statements import statements
 from drumbeat.store.sqlite.writer import WriteContext
 
 R = TypeVar("R")
@@ -44,7 +43,7 @@ class SqliteTransactional:
         self._clock = clock
         self._disk_space = disk_space
         self._inode: tuple[int, int] | None = None
-        sql = with_namespace(JOBS, namespace)
+        sql = statements(namespace).jobs
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from drumbeat.admin import FireInfo, ScheduleInfo
-from drumbeat.admin.views import schedule_info
+from drumbeat.admin.views import job_runs, schedule_info
 from drumbeat.core.job import Attempt, JobState
 from drumbeat.core.schedule import Schedule, ScheduleState
 from drumbeat.durations import from_us, to_us
@@ -29,7 +29,7 @@ from drumbeat.web.request import DashboardRequest
 from .formatting import iso, quote_segment
 from .layout import render_page
 from .schedules import fire_items
-from .timeline_items import attempt_runs, last_run, pending_item, run_item, unread_item, upcoming_item
+from .timeline_items import last_run, pending_item, run_item, unread_item, upcoming_item
 from .timeline_layout import RANGES, Lane, TimelineItem, TimeWindow, axis_ticks, layout_bars, shift_window, window_of
 
 MAX_LANES = 20
@@ -182,7 +182,7 @@ def _task_lane(
     pieces: list[TimelineItem] = []
     for job in page.items:
         href = request.link_to(f"/jobs/{job.id}")
-        runs = attempt_runs(job, attempts[job.id]) if job.id in attempts else last_run(job)
+        runs = job_runs(job, attempts[job.id]) if job.id in attempts else last_run(job)
         pieces += [run_item(run, now, href) for run in runs]
         if job.state is JobState.PENDING:
             pieces.append(pending_item(job, href))

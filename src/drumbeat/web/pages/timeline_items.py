@@ -9,7 +9,8 @@ from statistics import median
 import msgspec
 
 from drumbeat.admin import FireInfo, Run
-from drumbeat.core.job import Attempt, Failure, JobState
+from drumbeat.admin.views import new_run
+from drumbeat.core.job import JobState
 from drumbeat.core.schedule import FireOutcome
 from drumbeat.durations import to_us
 from drumbeat.web.api.records import JobRecord
@@ -55,46 +56,12 @@ class Lateness(msgspec.Struct, frozen=True, kw_only=True):
     worst: float | None
 
 
-def attempt_runs(job: JobRecord, ended: Iterable[Attempt]) -> list[Run]:
-    """All runs of a job, oldest first, with the one in progress."""
-    found = [
-        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.error)
-        for number, each in enumerate(ended, start=1)
-    ]
-    if job.state is JobState.RUNNING:
-        found.append(_run(job, len(found) + 1, "running", job.started_at, None, None))
-    return found
-
-
 def last_run(job: JobRecord) -> list[Run]:
     """The last or current run, from the job's record."""
     if job.started_at is None or job.state is JobState.PENDING:
         return []
     ended = None if job.state is JobState.RUNNING else job.finished_at
-    return [_run(job, job.attempt, str(job.state), job.started_at, ended, job.error)]
-
-
-def _run(
-    job: JobRecord,
-    number: int,
-    outcome: str,
-    started_at: datetime | None,
-    finished_at: datetime | None,
-    error: Failure | None,
-) -> Run:
-    return Run(
-        job=job.id,
-        task=job.task,
-        schedule=job.schedule,
-        number=number,
-        due_at=job.due_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        instance=None,
-        outcome=outcome,
-        error=error,
-        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
-    )
+    return [new_run(job, job.attempt, str(job.state), job.started_at, ended, job.instance, job.error)]
 
 
 def run_item(run: Run, now: datetime, href: str) -> TimelineItem:

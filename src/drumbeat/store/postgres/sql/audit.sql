@@ -17,7 +17,7 @@ VALUES (drumbeat.now_us(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $8::text IS NOT N
 
 -- name: key_holder
 -- Columns as in core.audit.AuditEntry, here and below.
-SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE holds_key
    AND who = $1
@@ -33,13 +33,13 @@ UPDATE drumbeat.audit
    AND done_at IS NULL;
 
 -- name: get
-SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE id = $1;
 
 -- name: page
 -- $1 before, $2 limit, $3 who, $4 the beginning of the verb, $5 target; null: any.
-SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE ($1::text IS NULL OR id < $1)
    AND ($3::text IS NULL OR who = $3)

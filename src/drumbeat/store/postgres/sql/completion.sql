@@ -4,9 +4,8 @@
 -- the planner could scan the index of all jobs that an instance has ever run.
 
 -- name: _held
--- Locked in the order of ids. Columns as in rows.PostgresHeldJob.
-SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crashes, crash_limit, blocked_since,
-       cancel_requested, on_dead, drumbeat.now_us() AS now
+-- Locked in the order of ids.
+SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now
   FROM drumbeat.job
 
 -- name: lock_running

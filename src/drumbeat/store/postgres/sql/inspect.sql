@@ -24,7 +24,7 @@ SELECT token, instance, outcome, started_at, finished_at, error, id::text
  ORDER BY id, token;
 
 -- name: queues
--- The sums over several sources. `due` counts due jobs: this one does not get slower where there are many.
+-- Columns as in overview.QueueRow: the sums over several sources. `due` counts due jobs: this one does not get slower where there are many.
   WITH RECURSIVE lined (queue) AS (
        SELECT min(job.queue) FROM drumbeat.job WHERE job.state = 'pending' AND job.blocked_on IS NULL
         UNION ALL
@@ -66,11 +66,11 @@ SELECT token, instance, outcome, started_at, finished_at, error, id::text
         CROSS JOIN json_array_elements_text(instance.queues::json) AS taken (value)
         WHERE instance.state = 'alive')
 SELECT known.name, sum(running)::bigint AS running, sum(waiting)::bigint AS waiting, min(oldest_due) AS oldest_due,
-       queue.paused_by, queue.paused_reason, queue.paused_at
+       (queue.name IS NOT NULL)::integer AS paused, queue.paused_by, queue.paused_reason, queue.paused_at
   FROM known
   LEFT JOIN drumbeat.queue
     ON queue.name = known.name
- GROUP BY known.name, queue.paused_by, queue.paused_reason, queue.paused_at
+ GROUP BY known.name, queue.name, queue.paused_by, queue.paused_reason, queue.paused_at
  ORDER BY known.name;
 
 -- name: due
@@ -81,6 +81,7 @@ SELECT queue, count(*) FILTER (WHERE run_at <= drumbeat.now_us()) AS ready,
  GROUP BY queue;
 
 -- name: tasks
+-- Columns as in core.job_query.TaskStats.
   WITH known AS (
        SELECT task AS name, count(*) FILTER (WHERE state = 'pending') AS pending,
               count(*) FILTER (WHERE state = 'running') AS running, 0 AS ended, 0 AS dead, 0 AS letters, 0 AS cancelled
@@ -112,8 +113,8 @@ SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::
  ORDER BY name COLLATE "C";
 
 -- name: instances
-SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
-       rooms, ended_at, ended_reason
+SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at, beat_at,
+       ended_at, ended_reason
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;

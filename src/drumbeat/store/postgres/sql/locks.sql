@@ -4,10 +4,6 @@
 SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_acquire($1, $2, $3, $4, $5, $6, $7);
 
--- name: acquire_all
-SELECT ticket, token, lane, place, look_after, granted_at
-  FROM drumbeat.lock_acquire_all($1, $2, $3, $4, $5, $6, $7);
-
 -- name: ticket_status
 SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_ticket_status($1, $2);

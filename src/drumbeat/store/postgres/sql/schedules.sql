@@ -170,7 +170,7 @@ UPDATE drumbeat.schedule
  WHERE name = ANY ($1::text[]);
 
 -- name: record_fires
--- Columns as in core.overlap.FireRow. What is recorded stays.
+-- Columns as in core.schedule.Fire. What is recorded stays.
 INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
@@ -189,7 +189,7 @@ UPDATE drumbeat.schedule
    AND schedule.name = moved.name;
 
 -- name: find_stalled
--- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
+-- Active intervals without a next fire time whose current job is not live. One whose end is nearer than its interval has stopped.
 -- $1 only these; null: any.
 SELECT name
   FROM drumbeat.schedule
@@ -197,7 +197,7 @@ SELECT name
    AND state = 'active'
    AND next_at IS NULL
    AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
-   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
+   AND ("end" IS NULL OR "end" - every > drumbeat.now_us() OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
    AND ($1::text[] IS NULL OR name = ANY ($1));
 
 -- name: find_orphaned_waits
@@ -256,7 +256,7 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in core.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+-- Columns as in core.schedule.Fire. $1 names, $2 before, $3 limit for each.
 SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
   FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
  CROSS JOIN LATERAL (

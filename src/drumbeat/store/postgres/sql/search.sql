@@ -17,7 +17,7 @@ SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id:
                AND ($6::text IS NULL OR strpos(error::json ->> 'type', $6) > 0 OR strpos(error::json ->> 'message', $6) > 0)
                AND ($7::text IS NULL OR schedule = $7)
                AND ($8::text IS NULL OR instance = $8) AS matches
-          FROM scanned) AS checked
+          FROM (SELECT
 
 -- name: _live
 id, state, task, queue, key, error, schedule, instance,
@@ -32,96 +32,65 @@ CASE WHEN state = 'running' THEN 'running'
 id, state, task, queue, key, error, schedule, instance,
 CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: _newest_in_span
-          AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
-        ORDER BY job.id DESC
-        LIMIT $11)
--- include: _matches
+-- name: _live_scan
+                -- include: _matches
+                -- include: _live
+                  FROM drumbeat.job AS job
+                 WHERE {{here}}
+                   AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
 
--- name: _given_in_span
--- $11: ids.
-        WHERE job.id = ANY ($11::text[]::uuid[])
-          AND job.id BETWEEN $9::text::uuid AND $10::text::uuid)
--- include: _matches
+-- name: _ended_scan
+                -- include: _matches
+                -- include: _ended
+                  FROM {{here}}
+                   AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
+
+-- name: _newest
+                 ORDER BY job.id DESC
+                 LIMIT $11) AS scanned) AS checked
 
 -- name: live_scan
-  WITH scanned AS (
-       SELECT
-       -- include: _live
-         FROM drumbeat.job AS job
-        WHERE true
--- include: _newest_in_span
+-- include: _live_scan with true
+-- include: _newest
 ;
 
 -- name: live_filter
-  WITH scanned AS (
-       SELECT
-       -- include: _live
-         FROM drumbeat.job AS job
--- include: _given_in_span
-;
+-- $11 ids, here and below.
+-- include: _live_scan with job.id = ANY ($11::text[]::uuid[])
+) AS scanned) AS checked;
 
 -- name: history_scan
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.history AS job
-        WHERE true
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat.history AS job WHERE true
+-- include: _newest
 ;
 
 -- name: history_scan_of_task
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.history AS job
-        WHERE job.task = $3::text
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat.history AS job WHERE job.task = $3::text
+-- include: _newest
 ;
 
 -- name: history_scan_of_key
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.history AS job
-        WHERE job.key = $5::text
-          AND job.key IS NOT NULL
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat.history AS job WHERE job.key = $5::text AND job.key IS NOT NULL
+-- include: _newest
 ;
 
 -- name: history_filter
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.history AS job
--- include: _given_in_span
-;
+-- include: _ended_scan with drumbeat.history AS job WHERE job.id = ANY ($11::text[]::uuid[])
+) AS scanned) AS checked;
 
 -- name: dead_scan
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.dead AS job
-        WHERE true
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat.dead AS job WHERE true
+-- include: _newest
 ;
 
 -- name: dead_scan_of_task
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.dead AS job
-        WHERE job.task = $3::text
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat.dead AS job WHERE job.task = $3::text
+-- include: _newest
 ;
 
 -- name: dead_filter
-  WITH scanned AS (
-       SELECT
-       -- include: _ended
-         FROM drumbeat.dead AS job
--- include: _given_in_span
-;
+-- include: _ended_scan with drumbeat.dead AS job WHERE job.id = ANY ($11::text[]::uuid[])
+) AS scanned) AS checked;
 
 -- name: small_of_key
 -- $1 task or null, $2 key, $3 limit. Without a task: every task that has jobs with keys, one seek for each.
@@ -169,24 +138,20 @@ SELECT job.id::text
                        FROM drumbeat.job AS each
                       WHERE each.queue = known.queue
                         AND each.priority = level
+                        AND each.run_at {{here}} drumbeat.now_us()
+                        AND each.state = 'pending'
+                        AND each.blocked_on IS NULL
+                      ORDER BY each.run_at
+                      LIMIT $2) AS job
+ LIMIT $2;
 
 -- name: small_ready
--- include: _due
-                        AND each.run_at <= drumbeat.now_us()
-                        AND each.state = 'pending'
-                        AND each.blocked_on IS NULL
-                      ORDER BY each.run_at
-                      LIMIT $2) AS job
- LIMIT $2;
+-- include: _due with <=
+;
 
 -- name: small_future
--- include: _due
-                        AND each.run_at > drumbeat.now_us()
-                        AND each.state = 'pending'
-                        AND each.blocked_on IS NULL
-                      ORDER BY each.run_at
-                      LIMIT $2) AS job
- LIMIT $2;
+-- include: _due with >
+;
 
 -- name: small_retrying
 -- $1 limit.

@@ -1,25 +1,14 @@
--- Common to all job scripts: the prefix P, the time `now` (µs), and commands for many ids at once.
+-- Common to all job scripts: commands for many ids at once, buckets, counters, live states.
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
 -- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
 -- with the schedule ('' for none) and the trace behind it where there is one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
---
--- µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always use us(n). Strings are never compared
--- by `<`, which depends on the server's locale.
-local P = KEYS[1]
-local call, try, format, sub, find, match = redis.call, redis.pcall, string.format, string.sub, string.find, string.match
-local clock = call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local CHUNK = 1000
+-- include: _prelude
+
 local HEADER_PATTERN = '^.%[%-?%d+,%-?%d+,"([^"]*)","([^"]*)",(%d)'
 local TASK_PATTERN = '^.%[%-?%d+,%-?%d+,"([^"]*)"'
 local DUE_AT_PATTERN = '^.%[%-?%d+,(%-?%d+)'
-
-local function us(n)
-  return format('%.0f', n)
-end
-local now_text = us(now)
 
 -- A full server refuses a script whose first write adds data. History and attempts are not kept there.
 local is_full = false
@@ -32,31 +21,6 @@ end
 -- Requesting a cancellation adds data but must work on a full server: a first write that adds nothing lets the others pass.
 local function allow_adding_when_full()
   call('DEL', P)
-end
-
--- Stored records may be damaged: a key of another type, a text that does not parse. A script must not fail on one of them,
--- above all not after its first write, which would leave the others half done. So keys of one record, index or bucket are read
--- with `safe_read` and written with `safe_write`.
-
--- Reads; false if the key has another type.
-local function safe_read(...)
-  local answer = try(...)
-  if type(answer) == 'table' and answer.err then
-    return false
-  end
-  return answer
-end
-
--- Writes; a key of another type is deleted first.
-local function safe_write(command, key, ...)
-  local answer = try(command, key, ...)
-  if type(answer) == 'table' and answer.err then
-    if find(answer.err, 'WRONGTYPE', 1, true) then
-      call('DEL', key)
-    end
-    return call(command, key, ...)
-  end
-  return answer
 end
 
 -- Runs a command with a long list of values in chunks; pairs stay together.
@@ -147,10 +111,6 @@ local function fetch(kind, ids)
   return found
 end
 
-local function exists(name)
-  return call('EXISTS', P .. name) == 1
-end
-
 -- Called after `gone` ids of a bucket were deleted. Deletes an empty bucket; else lists the rest anew each time that half of it
 -- has gone, so that one dead letter does not keep the ids of the 100,000 jobs that came with it.
 local MAX_RELISTED = 4096
@@ -167,12 +127,6 @@ local function compact_bucket(name, gone)
   else
     bulk('RPUSH', P .. 'ids:' .. name, call('HKEYS', P .. 'job:' .. name))
   end
-end
-
--- Decodes JSON text; an empty table if it is no array or object.
-local function decode_table(text)
-  local is_json, value = pcall(cjson.decode, text)
-  return is_json and type(value) == 'table' and value or {}
 end
 
 -- The decoded array of a body.

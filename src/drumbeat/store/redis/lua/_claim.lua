@@ -31,9 +31,7 @@ local function pop_due(queue, wanted, picked)
       call('ZREMRANGEBYRANK', key, 0, #found - 1)
       filled = filled - 1
     end
-    for _, id in ipairs(found) do
-      picked[#picked + 1] = id
-    end
+    extend(picked, found)
     left = left - #found
   end
   return wanted - left

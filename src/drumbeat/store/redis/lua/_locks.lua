@@ -1,26 +1,8 @@
--- Common to all lock scripts: the prefix P, the time `now` (µs), and how a lock is granted to its waiters.
--- µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always use us(n).
-local P = KEYS[1]
--- A key of another type or a counter that is no number is damage: it is deleted and the lock starts again, so that no script
--- fails halfway.
-local function call(command, key, ...)
-  local answer = redis.pcall(command, key, ...)
-  if type(answer) == 'table' and answer.err then
-    if string.find(answer.err, 'WRONGTYPE', 1, true) then
-      redis.call('DEL', key)
-    elseif string.find(answer.err, 'not an integer', 1, true) then
-      redis.call('HDEL', key, (...))
-    end
-    return redis.call(command, key, ...)
-  end
-  return answer
-end
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
+-- How a lock is granted to its waiters. Common to all lock scripts.
+-- include: _prelude
 
-local function us(n)
-  return string.format('%.0f', n)
-end
+-- A damaged key is deleted and the lock starts again, so that no script fails halfway.
+local call = safe_write
 
 -- The keys of a lock: fields, waiters and holders by number, leases, free lanes, and the grants of its rate window.
 local function lock_keys(name)
@@ -51,7 +33,7 @@ end
 
 -- Removes expired tickets; always the first step.
 local function expire_tickets(keys)
-  for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', us(now))) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', now_text)) do
     remove_ticket(keys, id, call('HGET', ticket_key(id), 'lane'))
   end
 end
@@ -84,9 +66,9 @@ local function grant_next(keys, asked)
       local lane = take_lane(keys)
       call('ZREM', keys.waiters, id)
       call('ZADD', keys.holders, number, id)
-      call('HSET', ticket_key(id), 'granted_at', us(now), 'lane', lane)
+      call('HSET', ticket_key(id), 'granted_at', now_text, 'lane', lane)
       if per then
-        call('ZADD', keys.grants, us(now), number)
+        call('ZADD', keys.grants, now_text, number)
       end
       if not asked[id] then
         notify_ticket(id, 0)
@@ -109,11 +91,23 @@ local function grant_next(keys, asked)
   return opens
 end
 
--- Returns {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if there is no such ticket.
+-- Returns {state: 1 holds, 2 waits; token, lane, granted_at, place, check after}, or nil if there is no such ticket. The last two are
+-- those of a holder; a waiter's are set by place_waiter.
 local function ticket_status(id)
   local facts = call('HMGET', ticket_key(id), 'number', 'lane', 'granted_at')
   if not tonumber(facts[1]) then
     return nil
   end
-  return {facts[3] and 1 or 2, tonumber(facts[1]), tonumber(facts[2]) or 0, tonumber(facts[3]) or 0}
+  return {facts[3] and 1 or 2, tonumber(facts[1]), tonumber(facts[2]) or 0, tonumber(facts[3]) or 0, 0, -1}
+end
+
+-- Sets the place of a waiter, and after how many µs it should check: when the first lease `ahead` of it ends, or if it is the first,
+-- when the window opens.
+local function place_waiter(status, place, ahead, opens)
+  local after = ahead and math.max(0, ahead - now) or -1
+  if place == 1 and opens and (after < 0 or opens < after) then
+    after = opens
+  end
+  status[5], status[6] = place, after
+  return status
 end

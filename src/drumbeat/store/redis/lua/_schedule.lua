@@ -22,6 +22,12 @@ local function load_schedule(name, ...)
   return schedule
 end
 
+-- Returns the fields of a schedule as schedules.py decodes them; the first is false if there is no such schedule.
+local function schedule_fields(name)
+  return safe_read('HMGET', schedule_key(name), 'definition', 'state', 'revision', 'cursor', 'next_at', 'current', 'created_at',
+    'changed_at', 'declared_at', 'by', 'reason') or {false}
+end
+
 -- Writes next_at and current with their indexes. The schedule has state, every, next_at and current.
 local function save_next_fire(schedule)
   call('HSET', schedule_key(schedule.name), 'next_at', schedule.next_at, 'current', schedule.current)

@@ -155,11 +155,15 @@ local function finish_dead(job, run, recorded, follow)
   end
 end
 
--- Reads a follow-up from ARGV: a template, then id, args, key ('' for none). FOLLOW_UP_SIZE values from `at` on.
-local FOLLOW_UP_SIZE = TEMPLATE_SIZE + 3
+-- Reads a follow-up from ARGV: 0 for none; or 1, a template, then id, args, key ('' for none). Returns it, or nil, and the position
+-- of the value after it.
 local function read_follow_up(at)
-  local id, args, key = ARGV[at + TEMPLATE_SIZE], ARGV[at + TEMPLATE_SIZE + 1], ARGV[at + TEMPLATE_SIZE + 2]
-  return {template = read_template(at), id = id, args = args, key = key ~= '' and key or nil}
+  if ARGV[at] ~= '1' then
+    return nil, at + 1
+  end
+  local last = at + TEMPLATE_SIZE + 3
+  local id, args, key = unpack(ARGV, last - 2, last)
+  return {template = read_template(at + 1), id = id, args = args, key = key ~= '' and key or nil}, last + 1
 end
 
 local function wait_key(blocked_on, queue, priority)

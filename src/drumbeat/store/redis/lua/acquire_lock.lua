@@ -2,7 +2,6 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 ticket, 2 lock, 3 limit, 4 per (µs, or empty), 5 lease (µs), 6 owner, 7 what for
 -- returns: state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait for)
--- touches: locks, locks_used, lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local DAY, HOUR = 86400000000, 3600000000
 
@@ -39,18 +38,18 @@ end
 if ARGV[4] == '' and facts[3] then
   call('HDEL', keys.lock, 'per')
 elseif ARGV[4] ~= '' and facts[3] ~= ARGV[4] then
-  changes[#changes + 1], changes[#changes + 2] = 'per', ARGV[4]
+  append(changes, 'per', ARGV[4])
 end
 if used_at <= now - HOUR then
-  changes[#changes + 1], changes[#changes + 2] = 'used_at', us(now)
-  call('ZADD', P .. 'locks_used', us(now), ARGV[2])
+  append(changes, 'used_at', now_text)
+  call('ZADD', P .. 'locks_used', now_text, ARGV[2])
 end
 if call('ZADD', keys.leases, us(now + ARGV[5]), id) == 1 then
   local number = us(math.max(last + 1, now))
-  changes[#changes + 1], changes[#changes + 2] = 'last', number
+  append(changes, 'last', number)
   call('HSET', keys.lock, unpack(changes))
   local ticket = {
-    'lock', ARGV[2], 'number', number, 'lease', ARGV[5], 'entered_at', us(now), 'owner', ARGV[6], 'what', ARGV[7],
+    'lock', ARGV[2], 'number', number, 'lease', ARGV[5], 'entered_at', now_text, 'owner', ARGV[6], 'what', ARGV[7],
   }
   if is_empty and ARGV[4] == '' then
     -- Free lock without a window: what `grant_next` would do, with half of the calls.
@@ -71,16 +70,9 @@ if not answer then
   return {0}
 end
 if answer[1] == 1 then
-  answer[5], answer[6] = 0, -1
   return answer
 end
-answer[5] = (call('ZRANK', keys.waiters, id) or 0) + 1
 -- The earliest lease end among all tickets, as this one is last or nearly so.
 local first = call('ZRANGE', keys.leases, 0, 1, 'WITHSCORES')
 local ahead = tonumber(first[1] == id and first[4] or first[2])
-local after = ahead and math.max(0, ahead - now) or -1
-if answer[5] == 1 and opens and (after < 0 or opens < after) then
-  after = opens
-end
-answer[6] = after
-return answer
+return place_waiter(answer, (call('ZRANK', keys.waiters, id) or 0) + 1, ahead, opens)

@@ -30,14 +30,10 @@ end
 local known = fetch('job:', ids)
 local seen, taken, refused = {}, {}, {}
 -- Nearly always nothing is refused, and the lists are used as they are.
-local function refuse(position, id)
-  refused[#refused + 1] = position
-  refused[#refused + 1] = id
-end
 for i, id in ipairs(ids) do
   local flag = template_of[i].flag
   if known[i] or seen[id] then
-    refuse(i, id)
+    append(refused, i, id)
   elseif flag == 'l' or flag == 'p' then
     local task = template_of[i].task
     local field = key_field(flag, task, keys[i])
@@ -46,7 +42,7 @@ for i, id in ipairs(ids) do
       other = added
     end
     if other then
-      refuse(i, other)
+      append(refused, i, other)
     else
       taken[field], seen[id] = id, true
     end

@@ -18,8 +18,8 @@ end
 for _, name in ipairs(call('ZRANGE', P .. 'intervals', 0, -1)) do
   local schedule = load_schedule(name, 'current', 'next_at', 'every', 'end')
   local stop = schedule and tonumber(schedule['end'])
-  -- One with an end may have reached it.
-  local may = schedule and (not stop or (schedule.current ~= '' and stop > now))
+  -- One whose end is nearer than its interval has stopped.
+  local may = schedule and (not stop or stop - (tonumber(schedule.every) or 0) > now or (schedule.current ~= '' and stop > now))
   if may and (schedule.current == '' or not is_job_live(schedule.current)) then
     schedule.current, schedule.next_at = '', now_text
     save_next_fire(schedule)

@@ -3,7 +3,6 @@
 -- ARGV: 1 what, 2 instance
 -- returns: yours, busy or done
 -- flags: allow-oom
--- touches: once, alive
 -- include: _base
 
 local holder = call('HGET', P .. 'once', ARGV[1])

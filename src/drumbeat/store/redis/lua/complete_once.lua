@@ -3,7 +3,6 @@
 -- ARGV: 1 what, 2 instance
 -- returns: 1, or 0 if it is not this instance's
 -- flags: allow-oom
--- touches: once
 -- include: _base
 
 if call('HGET', P .. 'once', ARGV[1]) ~= ARGV[2] then

@@ -1,11 +1,10 @@
 -- Declares an instance dead if its heartbeat count is still what the caller saw, and frees its jobs.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 its heartbeat count (or empty: any), 3 reason, 4 the same as an error (JSON), 5 number of follow-ups, then of
--- each the id of the job that dies and its FOLLOW_UP_SIZE values (see _transitions.lua); then, if only some jobs had started, 'started' and
+-- each the id of the job that dies and the follow-up (see _transitions.lua: read_follow_up); then, if only some jobs had started, 'started' and
 -- id, token of each of these
 -- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
--- touches: alive, gone, parked_claims, parked_requests, inst:<instance>, and what _transitions.lua does
 -- include: _end_instance
 local instance, count_seen, reason = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end
@@ -13,8 +12,8 @@ if count_seen ~= '' and (safe_read('HGET', P .. 'inst:' .. instance, 'beat') or 
 
 local at, follow_ups = 6, {}
 for _ = 1, tonumber(ARGV[5]) do
-  follow_ups[ARGV[at]] = read_follow_up(at + 1)
-  at = at + 1 + FOLLOW_UP_SIZE
+  local id = ARGV[at]
+  follow_ups[id], at = read_follow_up(at + 1)
 end
 local marks = nil
 if ARGV[at] == 'started' then

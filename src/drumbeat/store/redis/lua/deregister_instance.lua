@@ -2,7 +2,6 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 reason
 -- returns: 1, or 0 if it is not alive
--- touches: alive, gone, parked_claims, parked_requests, inst:<instance>, and what _transitions.lua does
 -- include: _end_instance
 local instance = ARGV[1]
 if not call('ZSCORE', P .. 'alive', instance) then return 0 end

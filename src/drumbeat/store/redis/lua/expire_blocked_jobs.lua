@@ -1,6 +1,6 @@
 -- Makes dead letters of blocked jobs, each only if blocked_since is unchanged.
 -- KEYS: 1 the prefix
--- ARGV: for each: id, blocked_since, error (JSON), 1 with a follow-up (see _transitions.lua) or 0
+-- ARGV: for each: id, blocked_since, error (JSON), its follow-up (see _transitions.lua: read_follow_up)
 -- returns: how many
 -- flags: allow-oom
 -- include: _find_job
@@ -8,11 +8,7 @@
 local at, dead = 1, 0
 while at <= #ARGV do
   local id, since, failure, follow = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], nil
-  at = at + 4
-  if ARGV[at - 1] == '1' then
-    follow = read_follow_up(at)
-    at = at + FOLLOW_UP_SIZE
-  end
+  follow, at = read_follow_up(at + 3)
   local job = find_job(id)
   if job and job.state == 'pending' and job.more.blocked_on ~= '' and job.more.blocked_since == since then
     remove_from_queue(job)

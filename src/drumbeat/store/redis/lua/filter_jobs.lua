@@ -75,15 +75,9 @@ local function scan(ids)
       read = read + #body + #(dones[i] or '')
       local its_task, its_queue, priority = match(body, HEADER_PATTERN)
       if is_of(body, its_task, its_queue) then
-        local word = nil
-        if dones[i] then
-          word = view_of_ended(dones[i])
-        else
-          word = view_of_live(id, mores[i], its_queue, priority)
-        end
+        local word = dones[i] and view_of_ended(dones[i]) or not dones[i] and view_of_live(id, mores[i], its_queue, priority)
         if word then
-          found[#found + 1] = id
-          found[#found + 1] = word
+          append(found, id, word)
         end
       end
     end

@@ -46,10 +46,6 @@ local function enqueue(schedule, planned, waits)
   record_fire(schedule.name, 'f', planned.at, planned.at, '1', waits and 'queued' or 'fired', '', id)
 end
 
-local function skip(schedule, planned)
-  record_fire(schedule.name, 's', planned.at, planned.at, '1', 'skipped', 'overlap', '')
-end
-
 -- Cancels blocked jobs and the current job; returns true if the current one has to stop first.
 local function cancel_before(schedule, live)
   for _, id in ipairs(safe_read('ZRANGE', P .. 'blocked_since:schedule:' .. schedule.name, 0, -1) or {}) do
@@ -72,22 +68,16 @@ local function fire(schedule, fires)
   schedule.was_live = live ~= nil
   local waits = schedule.overlap == 'cancel' and #fires > 0 and cancel_before(schedule, live)
   for i, planned in ipairs(fires) do
+    local is_enqueued = not live or schedule.overlap == 'allow' or schedule.overlap == 'queue'
     if schedule.overlap == 'cancel' then
-      if i == #fires then
-        enqueue(schedule, planned, waits)
-        ids[1] = planned.id
-      else
-        skip(schedule, planned)
-      end
-    elseif not live or schedule.overlap == 'allow' then
-      enqueue(schedule, planned, false)
-      ids[#ids + 1] = planned.id
-      live = 'pending'
-    elseif schedule.overlap == 'queue' then
-      enqueue(schedule, planned, true)
-      ids[#ids + 1] = planned.id
+      is_enqueued = i == #fires
+    end
+    if is_enqueued then
+      enqueue(schedule, planned, waits or (live and schedule.overlap == 'queue'))
+      append(ids, planned.id)
+      live = live or 'pending'
     else
-      skip(schedule, planned)
+      record_fire(schedule.name, 's', planned.at, planned.at, '1', 'skipped', 'overlap', '')
     end
   end
   return ids

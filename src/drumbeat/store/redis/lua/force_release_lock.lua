@@ -3,8 +3,6 @@
 -- ARGV: 1 lock, 2 ticket (empty: all that hold it), 3 by, 4 reason
 -- returns: how many
 -- flags: allow-oom
--- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released,
--- releases
 -- include: _locks
 local MAX_RELEASES = 1000
 local keys = lock_keys(ARGV[1])
@@ -21,7 +19,7 @@ end
 if #gone == 0 then
   return 0
 end
-call('HSET', keys.lock, 'released_at', us(now), 'released_by', ARGV[3], 'released_reason', ARGV[4])
+call('HSET', keys.lock, 'released_at', now_text, 'released_by', ARGV[3], 'released_reason', ARGV[4])
 for _, id in ipairs(gone) do
   remove_ticket(keys, id, call('HGET', ticket_key(id), 'lane'))
   call('HSET', P .. 'released', id, 'released by ' .. ARGV[3] .. ': ' .. ARGV[4])

@@ -2,8 +2,8 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 limit
 -- returns: now, the first fire after now (or nothing), the shortest interval whose job is live (or nothing), and the fields
--- of the schedules that are due, oldest first (see _schedule_fields.lua)
--- include: _schedule_fields
+-- of the schedules that are due, oldest first (see _schedule.lua: schedule_fields)
+-- include: _schedule
 
 local due = {}
 for i, name in ipairs(call('ZRANGEBYSCORE', P .. 'next_fires', '-inf', now_text, 'LIMIT', 0, ARGV[1])) do

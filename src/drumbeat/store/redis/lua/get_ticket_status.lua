@@ -4,7 +4,6 @@
 -- returns: for each: {state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait
 -- for)}, or {0, the reason of a forced release, or nothing}
 -- flags: allow-oom
--- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released
 -- include: _locks
 local asked, lines, lock_of = {}, {}, {}
 for i = 2, #ARGV do
@@ -56,18 +55,12 @@ for i = 2, #ARGV do
   local answer = ticket_status(id)
   if not answer then
     answer = {0, call('HGET', P .. 'released', id)}
-  elseif answer[1] == 1 then
-    answer[5], answer[6] = 0, -1
-  else
+  elseif answer[1] == 2 then
     local keys = lines[lock_of[id]]
     if not keys.places then
       compute_places(keys)
     end
-    local after = keys.ahead[id] and math.max(0, keys.ahead[id] - now) or -1
-    if keys.places[id] == 1 and keys.opens and (after < 0 or keys.opens < after) then
-      after = keys.opens
-    end
-    answer[5], answer[6] = keys.places[id] or 1, after
+    place_waiter(answer, keys.places[id] or 1, keys.ahead[id], keys.opens)
   end
   answers[#answers + 1] = answer
 end

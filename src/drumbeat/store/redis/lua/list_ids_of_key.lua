@@ -21,9 +21,7 @@ for task in pairs(tasks) do
     if #ids + (safe_read('SCARD', P .. 'keyset:' .. field) or 0) + 1 > few then
       return false
     end
-    for _, id in ipairs(key_ids(field)) do
-      ids[#ids + 1] = id
-    end
+    extend(ids, key_ids(field))
   end
 end
 return ids

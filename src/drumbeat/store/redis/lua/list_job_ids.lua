@@ -24,8 +24,7 @@ while true do
   local names = call('ZREVRANGEBYSCORE', P .. 'buckets', begin, ARGV[2], 'LIMIT', 0, 100)
   for _, name in ipairs(names) do
     local list = list_bucket(name)
-    found[#found + 1] = name
-    found[#found + 1] = list
+    append(found, name, list)
     given = given + #list
     for _, entry in ipairs(list) do
       if #entry > 16 then

@@ -4,7 +4,6 @@
 -- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, reason} or {}, {ticket ...},
 -- when a full window opens or 0}, where a ticket is
 -- {id, token, lane or '', owner, what, entered_at, granted_at or '', µs left}
--- touches: locks, lock:<name>, waiters:<name>, holders:<name>, leases:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local MAX_TICKETS, CHUNK = 1000, 100
 

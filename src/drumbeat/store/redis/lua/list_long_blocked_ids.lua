@@ -7,10 +7,8 @@
 local found, limit = {now}, tonumber(ARGV[3])
 for _, reason in ipairs(call('HKEYS', P .. 'blocked_on')) do
   if sub(reason, 1, #ARGV[1]) == ARGV[1] and #found <= limit then
-    local ids = safe_read('ZRANGEBYSCORE', P .. 'blocked_since:' .. reason, '-inf', '(' .. ARGV[2], 'LIMIT', 0, limit + 1 - #found) or {}
-    for _, id in ipairs(ids) do
-      found[#found + 1] = id
-    end
+    local index = P .. 'blocked_since:' .. reason
+    extend(found, safe_read('ZRANGEBYSCORE', index, '-inf', '(' .. ARGV[2], 'LIMIT', 0, limit + 1 - #found) or {})
   end
 end
 return found

@@ -24,8 +24,5 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
     queues[#queues + 1] = {queue, ready, all - ready, oldest}
   end
 end
-local running = {}
-local records = for_each_running(function(_, queue)
-  running[queue] = (running[queue] or 0) + 1
-end)
-return {queues, flatten(running), call('HGETALL', P .. 'blocked_counts'), call('HGETALL', P .. 'paused'), records}
+local running, records = count_running(2)
+return {queues, running, call('HGETALL', P .. 'blocked_counts'), call('HGETALL', P .. 'paused'), records}

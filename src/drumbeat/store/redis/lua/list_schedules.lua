@@ -1,8 +1,8 @@
 -- Lists schedules by name.
 -- KEYS: 1 the prefix
 -- ARGV: 1 only those after this name, 2 limit, 3 with retired ones: 1, else 0
--- returns: the fields of each (see _schedule_fields.lua)
--- include: _schedule_fields
+-- returns: the fields of each (see _schedule.lua: schedule_fields)
+-- include: _schedule
 
 local found, after, limit = {}, ARGV[1], tonumber(ARGV[2])
 while #found < limit do

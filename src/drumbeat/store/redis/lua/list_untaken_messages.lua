@@ -3,19 +3,17 @@
 -- ARGV: 1 remove them (1 or 0), then of each message the instance and its id
 -- returns: their ids
 -- flags: allow-oom
--- touches: inbox:<instance>, inboxes
-local p, removes, found = KEYS[1], ARGV[1] == '1', {}
+-- include: _inbox
+local found = {}
 for i = 2, #ARGV, 2 do
-  local inbox, id = p .. 'inbox:' .. ARGV[i], ARGV[i + 1]
-  for at = redis.call('LLEN', inbox) - 1, 0, -1 do
-    local text = redis.call('LINDEX', inbox, at)
-    if string.match(text, '^%d+\n([^\n]*)\n') == id then
-      found[#found + 1] = id
-      if removes then
-        redis.call('LREM', inbox, -1, text)
-        if redis.call('EXISTS', inbox) == 0 then
-          redis.call('SREM', p .. 'inboxes', ARGV[i])
-        end
+  local inbox, id = P .. 'inbox:' .. ARGV[i], ARGV[i + 1]
+  for at = call('LLEN', inbox) - 1, 0, -1 do
+    local text = call('LINDEX', inbox, at)
+    if match(text, '^%d+\n([^\n]*)\n') == id then
+      append(found, id)
+      if ARGV[1] == '1' then
+        call('LREM', inbox, -1, text)
+        forget_empty_inbox(ARGV[i])
       end
       break
     end

@@ -2,7 +2,6 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 version, 2 oldest_code, 3 a random id for a new store
 -- returns: version, oldest_code, the store's id, as strings
--- touches: meta
 -- include: _schema
-ensure_meta(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
-return redis.call('HMGET', KEYS[1] .. 'meta', 'version', 'oldest_code', 'store')
+ensure_meta(unpack(ARGV))
+return call('HMGET', P .. 'meta', 'version', 'oldest_code', 'store')

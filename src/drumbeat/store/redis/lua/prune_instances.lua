@@ -3,11 +3,10 @@
 -- ARGV: 1 time (µs)
 -- returns: how many
 -- flags: allow-oom
--- touches: gone, inst:<instance>
-local p = KEYS[1]
-local ids = redis.call('ZRANGEBYSCORE', p .. 'gone', '-inf', '(' .. ARGV[1])
+-- include: _prelude
+local ids = call('ZRANGEBYSCORE', P .. 'gone', '-inf', '(' .. ARGV[1])
 for _, id in ipairs(ids) do
-  redis.call('ZREM', p .. 'gone', id)
-  redis.call('DEL', p .. 'inst:' .. id)
+  call('ZREM', P .. 'gone', id)
+  call('DEL', P .. 'inst:' .. id)
 end
 return #ids

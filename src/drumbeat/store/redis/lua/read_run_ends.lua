@@ -12,8 +12,8 @@ local found = {0}
 
 local function add(body, outcome, died, due, started, finished)
   local task, queue = match(body, HEADER_PATTERN)
-  for _, value in ipairs({queue, task, outcome, died and '1' or '0', due, started, finished}) do
-    found[#found + 1] = value
+  if queue then
+    append(found, queue, task, outcome, died and '1' or '0', due, started, finished)
   end
 end
 

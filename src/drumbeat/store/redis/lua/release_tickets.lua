@@ -3,7 +3,6 @@
 -- ARGV: tickets
 -- returns: nothing
 -- flags: allow-oom
--- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local asked, lines = {}, {}
 for _, id in ipairs(ARGV) do

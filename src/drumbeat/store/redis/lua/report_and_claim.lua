@@ -3,8 +3,8 @@
 -- ARGV: 1 instance, 2 limit (-1: no claim), 3 the reply channel for a parked claim (or ''), 4 number
 -- of queues, then queue and share of each; number of unblocks, then these; number of groups of successes, then of each: token, task
 -- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
--- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, 1 with a follow-up
--- or 0
+-- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, follow-up
+-- (see _transitions.lua: read_follow_up)
 -- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
 -- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0
 -- include: _claim
@@ -185,11 +185,7 @@ for _ = 1, others do
     kind = ARGV[at + 2], started = ARGV[at + 3], finished = ARGV[at + 4], delay = tonumber(ARGV[at + 5]),
     blocked_on = ARGV[at + 6], error = ARGV[at + 7],
   }
-  at = at + 9
-  if ARGV[at - 1] == '1' then
-    follow = read_follow_up(at)
-    at = at + FOLLOW_UP_SIZE
-  end
+  follow, at = read_follow_up(at + 8)
   local job = is_current(safe_read('ZSCORE', held, id), token) and load_held_job(instance, id, tonumber(token))
   if job then
     apply_outcome(job, run, follow)
@@ -201,8 +197,7 @@ end
 local verdicts, refused = {}, 0
 for _, each in ipairs(not_current) do
   local recorded = is_on_record(each.id, each.token, each.kind)
-  verdicts[#verdicts + 1] = each.position
-  verdicts[#verdicts + 1] = recorded and 1 or 0
+  append(verdicts, each.position, recorded and 1 or 0)
   refused = refused + (recorded and 0 or 1)
 end
 if refused > 0 and exists('inst:' .. instance) then

@@ -8,8 +8,7 @@ local kept = {}
 for at = 2, #ARGV, 3 do
   local score = call('ZSCORE', P .. 'held:' .. ARGV[1], ARGV[at])
   if score and tonumber(score) == tonumber(ARGV[at + 1]) then
-    kept[#kept + 1] = ARGV[at]
-    kept[#kept + 1] = ARGV[at + 2]
+    append(kept, ARGV[at], ARGV[at + 2])
   end
 end
 check_if_full()

@@ -14,14 +14,15 @@ INSERT INTO drumbeat_audit (id, at, who, role, via, verb, target, reason, reques
 VALUES (:id, :now, :who, :role, :via, :verb, :target, :reason, :request_key, :request_hash, :request_key IS NOT NULL)
     ON CONFLICT DO NOTHING;
 
--- name: holder_of_key
--- Columns as in records.AuditEntryRow, here and below.
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
+-- name: _entries
+-- Columns as in records.AuditEntryRow.
+SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
                                    outcome, answer))
-  FROM drumbeat_audit
- WHERE holds_key
-   AND who = :who
-   AND request_key = :request_key;
+  FROM (SELECT * FROM {{here}}
+
+-- name: holder_of_key
+-- include: _entries with drumbeat_audit WHERE holds_key AND who = :who AND request_key = :request_key
+);
 
 -- name: end
 UPDATE drumbeat_audit
@@ -33,46 +34,31 @@ UPDATE drumbeat_audit
    AND done_at IS NULL;
 
 -- name: get
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
-                                   outcome, answer))
-  FROM drumbeat_audit
- WHERE id = :id;
+-- include: _entries with drumbeat_audit WHERE id = :id
+);
+
+-- name: _newest
+           AND id < ifnull(:before, '~')
+           AND (:who IS NULL OR who = :who)
+           AND (:target IS NULL OR target = :target)
+           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
+         ORDER BY id DESC
+         LIMIT :limit);
 
 -- name: page
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
-                                   outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
-          FROM drumbeat_audit
-         WHERE id < ifnull(:before, '~')
-           AND (:who IS NULL OR who = :who)
-           AND (:target IS NULL OR target = :target)
-           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _entries with drumbeat_audit WHERE true
+-- include: _newest
+;
 
 -- name: page_of_who
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
-                                   outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
-          FROM drumbeat_audit INDEXED BY drumbeat_audit_by_who
-         WHERE who = :who
-           AND id < ifnull(:before, '~')
-           AND (:target IS NULL OR target = :target)
-           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _entries with drumbeat_audit INDEXED BY drumbeat_audit_by_who WHERE who = :who
+-- include: _newest
+;
 
 -- name: page_of_target
-SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched,
-                                   outcome, answer))
-  FROM (SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
-          FROM drumbeat_audit INDEXED BY drumbeat_audit_by_target
-         WHERE target = :target
-           AND id < ifnull(:before, '~')
-           AND (:who IS NULL OR who = :who)
-           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
-         ORDER BY id DESC
-         LIMIT :limit);
+-- include: _entries with drumbeat_audit INDEXED BY drumbeat_audit_by_target WHERE target = :target
+-- include: _newest
+;
 
 -- name: prune
 DELETE FROM drumbeat_audit

@@ -18,20 +18,8 @@ SELECT json_group_array(seq)
          LIMIT :limit);
 
 -- name: pick_unblocked
--- The next blocked jobs that this worker can take. The recursion seeks from one value of blocked_on to the next, so that a
--- million jobs blocked on another cost one seek. Those that wait for schedules are skipped with one seek, too.
-  WITH RECURSIVE waiting (value) AS (
-       SELECT min(blocked_on)
-         FROM drumbeat_job
-        WHERE blocked_on IS NOT NULL
-        UNION ALL
-       SELECT (SELECT min(blocked_on)
-                 FROM drumbeat_job
-                WHERE blocked_on IS NOT NULL
-                  AND blocked_on > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
-         FROM waiting
-        WHERE waiting.value IS NOT NULL
-        LIMIT 1000)
+-- The next blocked jobs that this worker can take.
+-- include: _waiting
 SELECT json_group_array(seq)
   FROM (SELECT job.seq
           FROM waiting

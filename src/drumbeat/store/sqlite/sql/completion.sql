@@ -71,7 +71,7 @@ SELECT {{dead from job, state = 'dead', outcome = nullif(ended.column2, -1), sta
 
 -- name: requeue
 -- Make running jobs pending again.
--- Columns of a row: seq, run_at, failures, crashes, unique, blocked_on, blocked_since, error.
+-- Columns of a row: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error.
 UPDATE drumbeat_job
    SET state = 'pending',
        instance = NULL,
@@ -85,7 +85,7 @@ UPDATE drumbeat_job
        blocked_since = nullif(back.column7, -1),
        error = ifnull(nullif(back.column8, -1), error)
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?)) AS back
- WHERE drumbeat_job.seq = back.column1;
+ WHERE drumbeat_job.id = back.column1;
 
 -- name: insert_attempts
 -- Columns of a row: id, token, instance, outcome, started_at, finished_at, error.
@@ -96,10 +96,7 @@ SELECT column1, column2, column3, column4, nullif(column5, -1), column6, nullif(
     ON CONFLICT DO NOTHING;
 
 -- name: _held
--- Columns as in rows.SqliteHeldJob.
-SELECT json_group_array(json_array(job.seq, job.id, job.token, job.task, job.key, job."unique", job.run_at, job.claimed_at,
-                                   job.failures, job.crashes, job.crash_limit, job.blocked_since, job.cancel_requested,
-                                   job.on_dead))
+SELECT json_group_array(json_array({{held from job}}))
 
 -- name: held
 -- Those of these jobs that run under this instance.

@@ -10,7 +10,7 @@
     ON CONFLICT (id) DO NOTHING
 
 -- name: insert
--- Columns of a row: NewJob's fields in their order. An id that exists anywhere already is skipped. ?1 now.
+-- Columns of a row: NewJob's fields, first those that are never NULL. An id that exists anywhere already is skipped. ?1 now.
 INSERT INTO drumbeat_job ({{live}}, seq)
 SELECT {{live from row}}, NULL
   FROM (VALUES ({{new from placeholders}}))

@@ -20,7 +20,7 @@ SELECT json_group_array(json_array({{stored from ended_record}}))
  WHERE job.id = wanted.value;
 
 -- name: attempts
--- Columns as in rows.AttemptRow.
+-- Columns as in records.AttemptRow.
 SELECT json_group_array(json_array(token, instance, outcome, started_at, finished_at, error))
   FROM (SELECT token, instance, outcome, started_at, finished_at, error
           FROM drumbeat_attempt
@@ -28,7 +28,7 @@ SELECT json_group_array(json_array(token, instance, outcome, started_at, finishe
          ORDER BY token);
 
 -- name: queues
--- Columns as in rows.SqliteQueueRow: the sums over several sources. `due` counts due jobs: this one does not get slower where
+-- Columns as in overview.QueueRow: the sums over several sources. `due` counts due jobs: this one does not get slower where
 -- there are many.
   WITH RECURSIVE lined (queue) AS (
        SELECT min(queue) FROM drumbeat_job INDEXED BY drumbeat_job_for_claim WHERE state = 'pending' AND blocked_on IS NULL
@@ -38,7 +38,8 @@ SELECT json_group_array(json_array(token, instance, outcome, started_at, finishe
                 WHERE job.queue > lined.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM lined
         WHERE lined.queue IS NOT NULL)
-SELECT json_group_array(json_array(name, running, waiting, oldest_due))
+SELECT json_group_array(json_array(known.name, running, waiting, oldest_due, pause.name IS NOT NULL, paused_by, paused_reason,
+                                   paused_at))
   FROM (SELECT name, sum(running) AS running, sum(waiting) AS waiting, min(oldest_due) AS oldest_due
           FROM (SELECT queue AS name, 0 AS running, 0 AS waiting,
                        (SELECT min(job.run_at)
@@ -70,7 +71,9 @@ SELECT json_group_array(json_array(name, running, waiting, oldest_due))
                  CROSS JOIN json_each(CASE WHEN json_valid(instance.queues) THEN instance.queues ELSE '[]' END) AS taken
                  WHERE instance.state = 'alive')
          GROUP BY name
-         ORDER BY name);
+         ORDER BY name) AS known
+  LEFT JOIN drumbeat_queue AS pause
+    ON pause.name = known.name;
 
 -- name: due
 -- Columns as in rows.DueRow.
@@ -80,13 +83,8 @@ SELECT json_group_array(json_array(queue, ready, scheduled))
          WHERE state = 'pending' AND blocked_on IS NULL
          GROUP BY queue);
 
--- name: pauses
--- [name, paused_by, paused_reason, paused_at]
-SELECT json_group_array(json_array(name, paused_by, paused_reason, paused_at))
-  FROM drumbeat_queue;
-
 -- name: tasks
--- Columns as in rows.SqliteTaskRow. Succeeded: all of history but those in the small index of the not succeeded.
+-- Columns as in core.job_query.TaskStats. Succeeded: all of history but those in the small index of the not succeeded.
 SELECT json_group_array(json_array(name, pending, running, ended - dead - cancelled, dead + letters, cancelled))
   FROM (SELECT name, sum(pending) AS pending, sum(running) AS running, sum(ended) AS ended, sum(dead) AS dead,
                sum(letters) AS letters, sum(cancelled) AS cancelled
@@ -117,16 +115,16 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
 
 -- name: instances
 -- Columns as in records.StoredInstanceRow.
-SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
-                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_reason))
-  FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
-               beat_at, rooms, ended_at, ended_reason
+SELECT json_group_array(json_array(id, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency, json(rooms),
+                                   state, running, refused, beat, started_at, beat_at, ended_at, ended_reason))
+  FROM (SELECT id, app, version, host, pid, roles, queues, tasks, concurrency, rooms, state, running, refused, beat, started_at,
+               beat_at, ended_at, ended_reason
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);
 
 -- name: groups
--- Columns as in rows.SqliteDeadGroupRow. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
+-- Columns as in DeadLetterGroup. The latest is found without sorting, as the maximum of its time in 20 digits and the id.
 SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
   FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
                ifnull(CASE WHEN json_valid(letter.error) THEN json_extract(letter.error, '$.message') END, '') AS message
@@ -148,7 +146,7 @@ SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample
          ORDER BY found.count DESC, found.last_at DESC, found.task, found.error);
 
 -- name: leader
--- [instance, term, since, until]
+-- Columns as in core.instance.LeaderInfo.
 SELECT json_group_array(json_array(instance, term, since, until))
   FROM drumbeat_leader
  WHERE instance IS NOT NULL

@@ -15,19 +15,7 @@ UPDATE drumbeat_instance
 
 -- name: heartbeat_reply
 -- The reply to a heartbeat in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
--- Jobs that wait for a schedule are unblocked by the end of a job only: one seek skips all of them.
-  WITH RECURSIVE waiting (value) AS (
-       SELECT min(blocked_on)
-         FROM drumbeat_job
-        WHERE blocked_on IS NOT NULL
-        UNION ALL
-       SELECT (SELECT min(blocked_on)
-                 FROM drumbeat_job
-                WHERE blocked_on IS NOT NULL
-                  AND blocked_on > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
-         FROM waiting
-        WHERE waiting.value IS NOT NULL
-        LIMIT 1000)
+-- include: _waiting
 SELECT json_array(
            (SELECT beat FROM drumbeat_instance WHERE id = :id),
            (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),

@@ -13,11 +13,11 @@ UPDATE drumbeat_job
    AND drumbeat_job.state = 'running';
 
 -- name: states
--- [id, state] of these jobs, live ones first; state null: it does not exist.
-SELECT json_group_array(json_array(wanted.value, coalesce(
+-- The states of these jobs, live ones first; null: it does not exist.
+SELECT json_group_array(coalesce(
            (SELECT state FROM drumbeat_job WHERE id = wanted.value),
            (SELECT state FROM drumbeat_history WHERE id = wanted.value),
-           (SELECT state FROM drumbeat_dead WHERE id = wanted.value))))
+           (SELECT state FROM drumbeat_dead WHERE id = wanted.value)))
   FROM json_each(:ids) AS wanted;
 
 -- name: live_ids_of_keys

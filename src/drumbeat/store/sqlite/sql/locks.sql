@@ -21,9 +21,9 @@ UPDATE drumbeat_lock
    SET boot = :boot
  WHERE name = :lock;
 
--- name: delete_tickets_of_lock
+-- name: delete_tickets_of_locks
 DELETE FROM drumbeat_ticket
- WHERE lock = :lock;
+ WHERE lock IN (SELECT value FROM json_each(:locks));
 
 -- name: rebase_grants
 -- Convert grants from before a reboot to the current boot time.
@@ -238,10 +238,6 @@ SELECT json_group_array(name)
                               AND ticket.expires_at > :now)
          LIMIT 20);
 
--- name: delete_idle_tickets
-DELETE FROM drumbeat_ticket
- WHERE lock IN (SELECT value FROM json_each(:locks));
-
 -- name: delete_idle_grants
 DELETE FROM drumbeat_lock_grant
  WHERE lock IN (SELECT value FROM json_each(:locks));
@@ -251,17 +247,17 @@ DELETE FROM drumbeat_lock
  WHERE name IN (SELECT value FROM json_each(:locks));
 
 -- name: page
--- opens_in: until a full window has room again.
-SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_reason, opens_in))
+-- opens_at: when a full window has room again, in UTC.
+SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_reason, opens_at))
   FROM (SELECT lock.name, lock."limit", lock.per, lock.released_at, lock.released_by, lock.released_reason,
                count(ticket.granted_at) AS holding, count(ticket.id) - count(ticket.granted_at) AS waiting,
-               (SELECT past.at + lock.per - :now
+               (SELECT past.at + lock.per - :now + :wall
                   FROM (SELECT at, row_number() OVER (ORDER BY at DESC, number DESC) AS place
                           FROM drumbeat_lock_grant
                          WHERE drumbeat_lock_grant.lock = lock.name
                            AND at > :now - lock.per) AS past
                  WHERE past.place = lock."limit"
-                   AND lock.boot = :boot) AS opens_in
+                   AND lock.boot = :boot) AS opens_at
           FROM drumbeat_lock AS lock
           LEFT JOIN drumbeat_ticket AS ticket
             ON ticket.lock = lock.name
@@ -275,7 +271,7 @@ SELECT json_group_array(json_array(name, "limit", per, holding, waiting, release
          LIMIT :limit);
 
 -- name: tickets
--- [[lock, id, number, lane, owner, what, entered_at, granted_at, left], ...]
+-- Columns as in overview.TicketRow.
 SELECT json_group_array(json_array(lock, id, number, lane, owner, what, entered_at, granted_at, expires_at - :now))
   FROM (SELECT lock, id, number, lane, owner, what, entered_at, granted_at, expires_at
           FROM drumbeat_ticket

@@ -146,7 +146,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: record_fires
--- For each: the columns of core.overlap.FireRow. What is recorded stays.
+-- For each: the columns of core.schedule.Fire. What is recorded stays.
 INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
        json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
@@ -168,14 +168,14 @@ UPDATE drumbeat_schedule
  WHERE drumbeat_schedule.name = moved.name;
 
 -- name: stalled
--- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
+-- Active intervals without a next fire time whose current job is not live. One whose end is nearer than its interval has stopped.
 SELECT json_group_array(name)
   FROM drumbeat_schedule AS plan
  WHERE every IS NOT NULL
    AND state = 'active'
    AND next_at IS NULL
    AND NOT EXISTS (SELECT 1 FROM drumbeat_job WHERE id = plan.current)
-   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > :now));
+   AND ("end" IS NULL OR "end" - every > :now OR (current IS NOT NULL AND "end" > :now));
 
 -- name: advance_stalled
 UPDATE drumbeat_schedule
@@ -245,7 +245,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: fires
--- Columns as in core.overlap.FireRow.
+-- Columns as in core.schedule.Fire.
 SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
   FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
           FROM drumbeat_fire

@@ -27,107 +27,87 @@ CASE WHEN state = 'running' THEN 'running'
 id, task, queue, state, key, schedule, instance, error,
 CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: _live_matches
+-- name: _live_scan
 -- include: _matches
   FROM (SELECT
         -- include: _live
+          FROM drumbeat_job
+         WHERE {{here}}
+           AND id BETWEEN :low AND :high
 
--- name: _ended_matches
+-- name: _ended_scan
 -- include: _matches
   FROM (SELECT
         -- include: _ended
-
--- name: _newest_in_span
+          FROM {{here}}
            AND id BETWEEN :low AND :high
+
+-- name: _newest
          ORDER BY id DESC
-         LIMIT :limit)
+         LIMIT :limit);
 
 -- name: live_scan
--- include: _live_matches
-          FROM drumbeat_job
-         WHERE true
--- include: _newest_in_span
+-- include: _live_scan with true
+-- include: _newest
 ;
 
 -- name: live_filter
--- include: _live_matches
-          FROM drumbeat_job
-         WHERE id IN (SELECT value FROM json_each(:ids))
-           AND id BETWEEN :low AND :high);
+-- include: _live_scan with id IN (SELECT value FROM json_each(:ids))
+);
 
 -- name: history_scan
--- include: _ended_matches
-          FROM drumbeat_history
-         WHERE true
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat_history WHERE true
+-- include: _newest
 ;
 
 -- name: history_scan_of_task
--- include: _ended_matches
-          FROM drumbeat_history INDEXED BY drumbeat_history_by_task
-         WHERE task = :task
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat_history INDEXED BY drumbeat_history_by_task WHERE task = :task
+-- include: _newest
 ;
 
 -- name: history_scan_of_key
--- include: _ended_matches
-          FROM drumbeat_history INDEXED BY drumbeat_history_by_key
-         WHERE key = :key
-           AND key IS NOT NULL
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat_history INDEXED BY drumbeat_history_by_key WHERE key = :key AND key IS NOT NULL
+-- include: _newest
 ;
 
 -- name: history_filter
--- include: _ended_matches
-          FROM drumbeat_history
-         WHERE id IN (SELECT value FROM json_each(:ids))
-           AND id BETWEEN :low AND :high);
+-- include: _ended_scan with drumbeat_history WHERE id IN (SELECT value FROM json_each(:ids))
+);
 
 -- name: dead_scan
--- include: _ended_matches
-          FROM drumbeat_dead
-         WHERE true
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat_dead WHERE true
+-- include: _newest
 ;
 
 -- name: dead_scan_of_task
--- include: _ended_matches
-          FROM drumbeat_dead INDEXED BY drumbeat_dead_by_task
-         WHERE task = :task
--- include: _newest_in_span
+-- include: _ended_scan with drumbeat_dead INDEXED BY drumbeat_dead_by_task WHERE task = :task
+-- include: _newest
 ;
 
 -- name: dead_filter
--- include: _ended_matches
-          FROM drumbeat_dead
-         WHERE id IN (SELECT value FROM json_each(:ids))
-           AND id BETWEEN :low AND :high);
+-- include: _ended_scan with drumbeat_dead WHERE id IN (SELECT value FROM json_each(:ids))
+);
 
 -- name: _ids
 -- As _matches where every job matches and no view is needed: by the index alone. Columns behind large arguments are read through
 -- all of these, 131 MB for 500 jobs.
 SELECT json_array(count(*), min(id), json_group_array(json_array(id, '')))
   FROM (SELECT id
+          FROM {{here}}
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
 
 -- name: live_ids
--- include: _ids
-          FROM drumbeat_job
-         WHERE true
--- include: _newest_in_span
+-- include: _ids with drumbeat_job
 ;
 
 -- name: history_ids
--- include: _ids
-          FROM drumbeat_history
-         WHERE true
--- include: _newest_in_span
+-- include: _ids with drumbeat_history
 ;
 
 -- name: dead_ids
--- include: _ids
-          FROM drumbeat_dead
-         WHERE true
--- include: _newest_in_span
+-- include: _ids with drumbeat_dead
 ;
 
 -- name: small_of_key
@@ -158,8 +138,8 @@ SELECT json_group_array(id)
            AND (:instance IS NULL OR instance = :instance)
          LIMIT :limit);
 
--- name: _queues
--- All queues that have jobs in the claim index, or the given one; one seek for each.
+-- name: _due
+-- In all queues that have jobs in the claim index, or the given one; one seek for each.
   WITH RECURSIVE known (queue) AS (
        SELECT ifnull(:queue, (SELECT min(queue)
                                 FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
@@ -171,34 +151,25 @@ SELECT json_group_array(id)
          FROM known
         WHERE known.queue IS NOT NULL
           AND :queue IS NULL)
+SELECT json_group_array(id)
+  FROM (SELECT job.id
+          FROM known
+         CROSS JOIN drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
+         WHERE job.queue = known.queue
+           AND job.priority = level.priority
+           AND job.run_at {{here}} :now
+           AND job.state = 'pending'
+           AND job.blocked_on IS NULL
+         LIMIT :limit);
 
 -- name: small_ready
--- include: _queues
-SELECT json_group_array(id)
-  FROM (SELECT job.id
-          FROM known
-         CROSS JOIN drumbeat_level AS level
-         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-         WHERE job.queue = known.queue
-           AND job.priority = level.priority
-           AND job.run_at <= :now
-           AND job.state = 'pending'
-           AND job.blocked_on IS NULL
-         LIMIT :limit);
+-- include: _due with <=
+;
 
 -- name: small_future
--- include: _queues
-SELECT json_group_array(id)
-  FROM (SELECT job.id
-          FROM known
-         CROSS JOIN drumbeat_level AS level
-         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-         WHERE job.queue = known.queue
-           AND job.priority = level.priority
-           AND job.run_at > :now
-           AND job.state = 'pending'
-           AND job.blocked_on IS NULL
-         LIMIT :limit);
+-- include: _due with >
+;
 
 -- name: small_retrying
 SELECT json_group_array(id)

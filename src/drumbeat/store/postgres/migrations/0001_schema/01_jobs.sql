@@ -127,40 +127,9 @@ CREATE INDEX history_by_key
 CREATE INDEX history_not_succeeded
     ON drumbeat.history (state, task, id) WHERE state <> 'succeeded';
 
--- Dead letters, until a person replays or discards them.
+-- Dead letters, until a person replays or discards them. The columns are those of history.
 CREATE TABLE drumbeat.dead (
-    id               uuid NOT NULL,
-    created_at       bigint NOT NULL,
-    due_at           bigint NOT NULL,
-    run_at           bigint NOT NULL,
-    started_at       bigint,
-    finished_at      bigint NOT NULL,
-    token            bigint NOT NULL,
-    timeout          bigint,
-    failures         integer NOT NULL,
-    crashes          integer NOT NULL,
-    crash_limit      integer NOT NULL,
-    replays          integer NOT NULL,
-    retries          integer,
-    priority         smallint NOT NULL,
-    cancel_requested boolean NOT NULL,
-    state            text COLLATE "C" NOT NULL DEFAULT 'dead',
-    queue            text COLLATE "C" NOT NULL,
-    task             text COLLATE "C" NOT NULL,
-    key              text COLLATE "C",
-    signature        text COLLATE "C" NOT NULL,
-    "unique"         text COLLATE "C" NOT NULL,
-    tenant           text COLLATE "C" NOT NULL,
-    instance         text COLLATE "C",
-    outcome          text COLLATE "C",
-    on_dead          text COLLATE "C",
-    schedule         text COLLATE "C",
-    trace            text COLLATE "C",
-    args             text NOT NULL,
-    progress         text,
-    result           text,
-    result_error     text,
-    error            text,
+    LIKE drumbeat.history,
     CONSTRAINT dead_pkey PRIMARY KEY (id)
 );
 CREATE INDEX dead_by_task

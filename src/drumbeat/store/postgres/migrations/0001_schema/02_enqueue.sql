@@ -70,7 +70,6 @@ CREATE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     given    json := wanted::json;
     jobs     json := given -> 'jobs';
@@ -193,7 +192,6 @@ CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     given  json := ended::json;
     claim  uuid := (given ->> 'id')::uuid;
@@ -207,20 +205,14 @@ BEGIN
           WHERE job.id = claim
             AND job.token = number
             AND job.instance = holder
-         RETURNING job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
-                   job.run_at, job.instance, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit,
-                   job."unique", job.cancel_requested, job.progress, job.on_dead, job.replays, job.tenant,
-                   job.schedule, job.trace)
-    INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
-                                  created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
-                                  crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, replays,
-                                  tenant, schedule, trace)
-    SELECT 'succeeded', now_at, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
-           gone.signature, gone.created_at, gone.due_at, gone.run_at, (given ->> 'started_at')::bigint, gone.token,
-           gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique", gone.cancel_requested,
-           gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.replays, gone.tenant,
-           gone.schedule, gone.trace
-      FROM gone;
+         RETURNING job.*)
+    INSERT INTO drumbeat.history
+    SELECT kept.*
+      FROM gone
+     CROSS JOIN jsonb_populate_record(NULL::drumbeat.history, to_jsonb(gone) || jsonb_build_object(
+                    'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given -> 'started_at',
+                    'finished_at', now_at, 'result', given -> 'result', 'result_error', given -> 'result_error',
+                    'error', NULL)) AS kept;
     IF FOUND THEN
         RETURN;
     END IF;

@@ -72,10 +72,9 @@ CREATE TABLE drumbeat.once (
 -- Unblock the oldest job that waits for this schedule, and return its id; null if there is none. The caller has locked the
 -- schedule. A locked job is being cancelled: it is skipped, so that nobody waits for a job while holding a schedule.
 CREATE FUNCTION drumbeat.start_next(schedule_name text) RETURNS uuid
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     successor uuid;
     due  bigint;
@@ -103,10 +102,9 @@ $$;
 -- Runs when a schedule's current job ends. Locks the schedule first and reads it in later statements, whose snapshot is younger
 -- than the wait: a fire may have added another waiting job meanwhile.
 CREATE FUNCTION drumbeat.advance_schedule() RETURNS trigger
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     successor   uuid;
     now_at bigint := drumbeat.now_us();

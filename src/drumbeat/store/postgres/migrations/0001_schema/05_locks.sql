@@ -45,9 +45,17 @@ CREATE FUNCTION drumbeat.clock_us() RETURNS bigint
     LANGUAGE sql VOLATILE
     AS 'SELECT (date_part(''epoch'', clock_timestamp()) * 1000000)::bigint';
 
--- The status of these tickets. place 0: holds the lock. look_after: microseconds until a lease ahead ends or the window opens.
-CREATE FUNCTION drumbeat.lock_status_rows(tickets text[], now_at bigint)
-    RETURNS TABLE (ticket text, token bigint, lane integer, place bigint, look_after bigint, granted_at bigint)
+-- place 0: holds the lock. look_after: microseconds until a lease ahead ends or the window opens.
+CREATE TYPE drumbeat.ticket_status AS (
+    ticket     text,
+    token      bigint,
+    lane       integer,
+    place      bigint,
+    look_after bigint,
+    granted_at bigint
+);
+
+CREATE FUNCTION drumbeat.lock_status_rows(tickets text[], now_at bigint) RETURNS SETOF drumbeat.ticket_status
     LANGUAGE sql STABLE
     AS $$
     SELECT standing.id, standing.number, standing.lane, standing.place,
@@ -76,9 +84,8 @@ $$;
 -- Grant free places in the order of tickets; notify the owners of all but `tickets`, whose owners get the result of this call.
 -- The caller has locked the lock's row.
 CREATE FUNCTION drumbeat.lock_grant_free(lock_name text, now_at bigint, tickets text[]) RETURNS void
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 DECLARE
     max_holders integer;
     window_us   bigint;

@@ -1,71 +1,24 @@
 -- The operations of locks: acquire, ticket status, release, forced release.
 
-CREATE FUNCTION drumbeat.lock_acquire(
-        ticket_id text, lock_name text, max_holders integer, window_us bigint, lease_us bigint, owner_name text, purpose text)
-    RETURNS TABLE (ticket text, token bigint, lane integer, place bigint, look_after bigint, granted_at bigint)
-    LANGUAGE plpgsql VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    AS $$
-#variable_conflict use_column
-DECLARE
-    now_at bigint := drumbeat.clock_us();
-    turn   bigint;
-    is_new boolean;
-    idle   text[];
-BEGIN
-    INSERT INTO drumbeat.lock AS known (name, "limit", per, last_number, used_at)
-    VALUES (lock_name, max_holders, window_us, now_at, now_at / 3600000000 * 3600000000)
-        ON CONFLICT (name) DO UPDATE
-       SET "limit" = excluded."limit",
-           per = excluded.per,
-           last_number = greatest(known.last_number + 1, drumbeat.clock_us()),
-           used_at = excluded.used_at
-    RETURNING known.last_number, known.xmax = 0 INTO turn, is_new;
-    now_at := drumbeat.clock_us();
-    IF is_new THEN
-        -- Each new lock removes some that were not used for a day plus the length of their window.
-        idle := ARRAY(SELECT known.name
-                        FROM drumbeat.lock AS known
-                       WHERE known.used_at < now_at - 86400000000
-                         AND known.used_at < now_at - 86400000000 - coalesce(known.per, 0)
-                         AND NOT EXISTS (SELECT FROM drumbeat.ticket AS other
-                                          WHERE other.lock = known.name AND other.expires_at > now_at)
-                       LIMIT 20
-                         FOR UPDATE SKIP LOCKED);
-        IF cardinality(idle) > 0 THEN
-            DELETE FROM drumbeat.ticket AS other WHERE other.lock = ANY (idle);
-            DELETE FROM drumbeat.lock_grant AS past WHERE past.lock = ANY (idle);
-            DELETE FROM drumbeat.lock AS known WHERE known.name = ANY (idle);
-        END IF;
-    END IF;
-    DELETE FROM drumbeat.ticket AS other WHERE other.lock = lock_name AND other.expires_at <= now_at;
-    INSERT INTO drumbeat.ticket (id, lock, number, lease, expires_at, entered_at, owner, what)
-    VALUES (ticket_id, lock_name, turn, lease_us, now_at + lease_us, now_at, owner_name, purpose)
-        ON CONFLICT (id) DO UPDATE
-       SET expires_at = excluded.expires_at;
-    PERFORM drumbeat.lock_grant_free(lock_name, now_at, ARRAY[ticket_id]);
-    RETURN QUERY SELECT * FROM drumbeat.lock_status_rows(ARRAY[ticket_id], now_at);
-END
-$$;
-
--- Acquire many tickets in one step: grants and places of a lock are computed once for all of its tickets. One by one, a thousand
+-- Acquire tickets in one step: grants and places of a lock are computed once for all of its tickets. One by one, a thousand
 -- tickets of one lock held each other up for longer than a call may take.
-CREATE FUNCTION drumbeat.lock_acquire_all(
+CREATE FUNCTION drumbeat.lock_acquire(
         tickets text[], lock_names text[], max_holders integer[], window_us bigint[], lease_us bigint[], owner_name text[],
         purpose text[])
-    RETURNS TABLE (ticket text, token bigint, lane integer, place bigint, look_after bigint, granted_at bigint)
-    LANGUAGE plpgsql VOLATILE
+    RETURNS SETOF drumbeat.ticket_status
+    LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     now_at    bigint := drumbeat.clock_us();
     lock_name text;
     many      bigint;
     newest    bigint;
     turn      bigint;
+    is_new    boolean;
+    has_new   boolean := false;
+    idle      text[];
 BEGIN
     -- In the order of names, as in lock_ticket_status, so that two callers of the same locks cannot deadlock.
     FOR lock_name, many, newest IN
@@ -81,8 +34,9 @@ BEGIN
                per = excluded.per,
                last_number = greatest(known.last_number + 1, drumbeat.clock_us()) + many - 1,
                used_at = excluded.used_at
-        RETURNING known.last_number - many + 1 INTO turn;
+        RETURNING known.last_number - many + 1, known.xmax = 0 INTO turn, is_new;
         now_at := drumbeat.clock_us();
+        has_new := has_new OR is_new;
         DELETE FROM drumbeat.ticket AS other WHERE other.lock = lock_name AND other.expires_at <= now_at;
         INSERT INTO drumbeat.ticket (id, lock, number, lease, expires_at, entered_at, owner, what)
         SELECT wanted.id, lock_name, turn + row_number() OVER (ORDER BY wanted.position) - 1, wanted.lease,
@@ -94,17 +48,33 @@ BEGIN
            SET expires_at = excluded.expires_at;
         PERFORM drumbeat.lock_grant_free(lock_name, now_at, tickets);
     END LOOP;
+    IF has_new THEN
+        -- A new lock removes some that were not used for a day plus the length of their window. After the loop: nothing waits
+        -- for a lock while it holds these.
+        idle := ARRAY(SELECT known.name
+                        FROM drumbeat.lock AS known
+                       WHERE known.used_at < now_at - 86400000000
+                         AND known.used_at < now_at - 86400000000 - coalesce(known.per, 0)
+                         AND NOT EXISTS (SELECT FROM drumbeat.ticket AS other
+                                          WHERE other.lock = known.name AND other.expires_at > now_at)
+                       LIMIT 20
+                         FOR UPDATE SKIP LOCKED);
+        IF cardinality(idle) > 0 THEN
+            DELETE FROM drumbeat.ticket AS other WHERE other.lock = ANY (idle);
+            DELETE FROM drumbeat.lock_grant AS past WHERE past.lock = ANY (idle);
+            DELETE FROM drumbeat.lock AS known WHERE known.name = ANY (idle);
+        END IF;
+    END IF;
     RETURN QUERY SELECT * FROM drumbeat.lock_status_rows(tickets, now_at);
 END
 $$;
 
 CREATE FUNCTION drumbeat.lock_ticket_status(tickets text[], renews boolean)
-    RETURNS TABLE (ticket text, token bigint, lane integer, place bigint, look_after bigint, granted_at bigint)
-    LANGUAGE plpgsql VOLATILE
+    RETURNS SETOF drumbeat.ticket_status
+    LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     now_at     bigint := drumbeat.clock_us();
     lock_names text[];
@@ -153,11 +123,10 @@ $$;
 --   A renewal commits synchronously: its owner relies on the lease. So does a grant of lock_acquire or lock_ticket_status.
 --   With a rate window (per) a release commits synchronously as well: the start of the next run must count.
 CREATE FUNCTION drumbeat.lock_release(tickets text[]) RETURNS void
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     now_at     bigint;
     lock_names text[];
@@ -190,11 +159,10 @@ $$;
 
 -- Release by force. wanted NULL: all holders. Their owners are notified, so that they ask for the status and learn of it.
 CREATE FUNCTION drumbeat.lock_force_release(lock_name text, wanted text, operator_name text, reason text) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
-#variable_conflict use_column
 DECLARE
     now_at bigint;
     gone   text[];

@@ -1,7 +1,7 @@
--- Lists the ids of pending jobs, if there are few.
+-- Lists the ids of live jobs, if there are few.
 -- KEYS: 1 the prefix
--- ARGV: 1 which: pending, ready, scheduled (all that are due later), retrying (all that have a live state), waiting;
--- 2 limit; 3 only of this queue ('' for any)
+-- ARGV: 1 which: running (however many), pending, ready, scheduled (all that are due later), retrying (all that have a
+-- live state), waiting; 2 limit; 3 only of this queue ('' for any)
 -- returns: ids, or nothing if there are more
 -- include: _base
 
@@ -11,12 +11,16 @@ local function add(some)
   if #ids + #some > few then
     return false
   end
-  for _, id in ipairs(some) do
-    ids[#ids + 1] = id
-  end
+  extend(ids, some)
   return true
 end
 
+if which == 'running' then
+  for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
+    extend(ids, safe_read('ZRANGE', P .. 'held:' .. instance, 0, -1) or {})
+  end
+  return ids
+end
 if which == 'retrying' then
   return call('HLEN', P .. 'live_state') <= few and call('HKEYS', P .. 'live_state')
 end

@@ -1,0 +1,53 @@
+"""The parts that the operations of one SQLite store share: statements, threads, and what writes jobs."""
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from drumbeat.clock import Clock
+from drumbeat.store.sqlfile import EngineStatements
+from drumbeat.store.sqlite import schema
+from drumbeat.store.sqlite.completion import SqliteCompletionWriter
+from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
+from drumbeat.store.sqlite.insert import SqliteInserter
+from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.statements import statements
+from drumbeat.store.sqlite.wake import SqliteNotifier
+from drumbeat.store.sqlite.writer import Writer
+
+
+class SqliteParts(NamedTuple):
+    sql: EngineStatements
+    path: Path
+    clock: Clock
+    disk_space: DiskSpaceGuard
+    notifier: SqliteNotifier
+    writer: Writer
+    worker_reader: Reader
+    """What workers and callers of `result` ask: short reads."""
+    admin_reader: Reader
+    """What the dashboard and the command line ask: may be slow."""
+    completion: SqliteCompletionWriter
+
+    @classmethod
+    def build(cls, path: Path, *, namespace: str, clock: Clock, min_free_bytes: int) -> Self:
+        loop = asyncio.get_running_loop()
+        sql = statements(namespace)
+        notifier = SqliteNotifier(sql.instances.wake_addresses, loop)
+        writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), notifier)
+        return cls(
+            sql=sql,
+            path=path,
+            clock=clock,
+            disk_space=DiskSpaceGuard(path, min_free_bytes=min_free_bytes),
+            notifier=notifier,
+            writer=writer,
+            worker_reader=Reader("worker reader", path, loop, lambda: writer.identity),
+            admin_reader=Reader("admin reader", path, loop, lambda: writer.identity),
+            completion=SqliteCompletionWriter(sql.jobs, SqliteInserter(sql.jobs)),
+        )
+
+    async def close(self) -> None:
+        for thread in (self.admin_reader, self.worker_reader, self.writer):
+            await thread.close()
+        self.notifier.close()
