@@ -85,8 +85,8 @@ def make_route(
 ) -> Route:
     """A row from its method and path, and the handler's annotations: its query, its body, and the record it returns.
 
-    A write whose handler declares no body takes a reason, but for DELETE. A handler that may return `Response` instead of its
-    record continues in the background.
+    A write whose handler declares no body takes a reason, but for DELETE. A handler that may return a `Response` instead of
+    its record may continue in the background: then the status is 202.
     """
     method: Any
     method, path = address.split(" ")

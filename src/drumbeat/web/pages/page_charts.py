@@ -41,10 +41,9 @@ async def load_charts_of_page(
     """The charts as variables of a template, without charts for a refresh of other regions."""
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
-    charts = None
-    if is_any_region_requested(request, *CHART_REGIONS):
-        charts = await load_charts(request, query.range, queue=queue)
-    return {"charts": charts, "ranges": RANGES, "range": query.range}
+    is_needed = is_any_region_requested(request, *CHART_REGIONS)
+    loaded = await load_charts(request, query.range, queue=queue) if is_needed else None
+    return {"charts": loaded, "ranges": RANGES, "range": query.range}
 
 
 async def load_charts(
