@@ -27,7 +27,12 @@ AppRef = NewType("AppRef", str)
 
 MAIN = "__main__"
 _LIBRARY = os.path.dirname(os.__file__)
-_IMPORT_MACHINERY = ("<frozen ", os.path.join(_LIBRARY, "importlib"), os.path.join(_LIBRARY, "multiprocessing"))
+_IMPORT_MACHINERY = (
+    os.path.dirname(__file__),
+    "<frozen ",
+    os.path.join(_LIBRARY, "importlib"),
+    os.path.join(_LIBRARY, "multiprocessing"),
+)
 _importing = 0
 
 
@@ -73,7 +78,8 @@ def import_module(name: str) -> ModuleType:
     Raises:
         ConfigError: it is missing, or fails.
     """
-    _add_to_path(os.getcwd())
+    if (folder := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
     with _report_import_errors(name):
         return importlib.import_module(name)
 
@@ -118,11 +124,6 @@ def _split_ref(ref: str) -> tuple[str, str]:
     return module, attr
 
 
-def _add_to_path(folder: str) -> None:
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.insert(0, folder)
-
-
 @contextmanager
 def _report_import_errors(name: str) -> Iterator[None]:
     """Report errors of an import in the body as a ConfigError of one line."""
@@ -147,17 +148,15 @@ def _missing_module_message(name: str, missing: str) -> str:
 
 def _import_error(name: str, error: BaseException) -> ConfigError:
     """The module's own error, with its location in user code."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_machinery(frame.filename)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_IMPORT_MACHINERY)
+    ]
     location = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         location = f" ({error.filename}:{error.lineno})"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
     text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
     return ConfigError(f"module {name!r} cannot be imported: {kind}{text}{location}", "app")
-
-
-def _is_import_machinery(file: str) -> bool:
-    return file.startswith((os.path.dirname(__file__), *_IMPORT_MACHINERY))
 
 
 def _drumbeat_class() -> type[Drumbeat]:

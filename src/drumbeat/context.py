@@ -10,14 +10,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from drumbeat import logs
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
-from drumbeat.ids import JobId
 from drumbeat.reason_signal import ReasonSignal
+
+T = TypeVar("T")
 
 
 class AbortReason(StrEnum):
@@ -74,6 +75,16 @@ class Completer(Protocol):
     def transaction(self, job: "RunningJob") -> JobTransaction: ...
 
 
+class ClaimedField(Generic[T]):
+    """An attribute of RunningJob that is one of its claimed job."""
+
+    def __init__(self, get: Callable[[ClaimedJob], T]) -> None:
+        self._get = get
+
+    def __get__(self, running: "RunningJob", owner: type["RunningJob"]) -> T:
+        return self._get(running._claimed)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class RunningJob:
     """The job whose handler is running here."""
@@ -85,31 +96,14 @@ class RunningJob:
     completion: Completion | None = None
     aborted: AbortSignal = field(default_factory=AbortSignal)
 
-    @property
-    def id(self) -> JobId:
-        return self._claimed.id
-
-    @property
-    def task(self) -> str:
-        return self._claimed.task
-
-    @property
-    def queue(self) -> str:
-        return self._claimed.queue
-
-    @property
-    def key(self) -> str | None:
-        return self._claimed.key
-
-    @property
-    def attempt(self) -> int:
-        """1 at the first run, one more for each charged failure before."""
-        return self._claimed.attempt
-
-    @property
-    def token(self) -> int:
-        """Fencing token, grows with each claim: a resource that remembers the highest one can refuse a zombie's write."""
-        return self._claimed.token
+    id = ClaimedField(lambda job: job.id)
+    task = ClaimedField(lambda job: job.task)
+    queue = ClaimedField(lambda job: job.queue)
+    key = ClaimedField(lambda job: job.key)
+    attempt = ClaimedField(lambda job: job.attempt)
+    """1 at the first run, one more for each charged failure before."""
+    token = ClaimedField(lambda job: job.token)
+    """Fencing token, grows with each claim: a resource that remembers the highest one can refuse a zombie's write."""
 
     @property
     def scheduled_for(self) -> datetime:

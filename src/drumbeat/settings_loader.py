@@ -58,7 +58,8 @@ def resolve(
         _read_declared_queues(layer.get(prefix + "QUEUES" if prefix else "queues")) for layer, prefix, _ in layers
     )
     settings = Settings(**values, origin=origin, declared_queues=frozenset(chain.from_iterable(declared)))
-    _check_consistency(settings)
+    _check_three_times("dead_after", settings.dead_after, "heartbeat", settings.heartbeat, settings)
+    _check_three_times("lock_lease", settings.lock_lease, "lock_renew", settings.lock_renew, settings)
     return settings
 
 
@@ -88,11 +89,6 @@ def _read_declared_queues(queues: object) -> Iterable[str]:
         return setting_parsers.parse_queues(queues) if queues else ()
     except (ConfigError, ValueError):
         return ()
-
-
-def _check_consistency(settings: Settings) -> None:
-    _check_three_times("dead_after", settings.dead_after, "heartbeat", settings.heartbeat, settings)
-    _check_three_times("lock_lease", settings.lock_lease, "lock_renew", settings.lock_renew, settings)
 
 
 def _check_three_times(name: str, value: float, interval_name: str, interval: float, settings: Settings) -> None:

@@ -22,7 +22,6 @@ from pathlib import Path
 from drumbeat import appref
 from drumbeat.clock import SYSTEM, Clock, jitter
 from drumbeat.core.claim import ClaimRef
-from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, describe_exit
@@ -198,7 +197,10 @@ class Supervisor:
                 )
                 return
             else:
-                self._log_freed_jobs(instance, report)
+                if report.declared:
+                    names = ("crash_suspect", "released", "dead", "cancelled")
+                    counts: dict[str, object] = {name: getattr(report, name) for name in names}
+                    log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
                 return
             if self._stopping.is_set() and self._clock.monotonic() - died_at > REPORT_TIMEOUT:
                 log.error(
@@ -207,13 +209,6 @@ class Supervisor:
                 return
             await self._clock.sleep(jitter(delay))
             delay = min(MAX_REPORT_DELAY, 2 * delay)
-
-    def _log_freed_jobs(self, instance: InstanceId, report: DeadInstanceReport) -> None:
-        if report.declared:
-            counts: dict[str, object] = {
-                name: getattr(report, name) for name in ("crash_suspect", "released", "dead", "cancelled")
-            }
-            log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
 
     def _on_signal(self, number: signal.Signals) -> None:
         log.info("stopping", extra={"signal": number.name, "workers": len(self._workers)})

@@ -227,16 +227,6 @@ def test_forward_references_within_a_module_work() -> None:
     assert (args, kwargs) == ((), {"first": Later(1), "more": [Later(2)]})
 
 
-def test_names_around_a_definition_can_be_handed_over() -> None:
-    class Local(msgspec.Struct):
-        x: int
-
-    def function(local: "Local") -> None: ...
-
-    signature = Signature.of(function, names=locals())
-    assert signature.decode(signature.encode((Local(1),), {})) == ((Local(1),), {})
-
-
 def test_an_annotation_that_never_resolves_is_told_at_use_with_its_parameter() -> None:
     def function(x: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 

@@ -52,6 +52,13 @@ def acts(page: httpx.Response) -> set[str]:
     return set(re.findall(r'data-test="act-([\w-]+)"', page.text))
 
 
+@pytest.mark.parametrize("path", ["/", "/jobs", "/dead", "/audit", "/locks", "/schedules", "/tasks", "/timeline"])
+async def test_a_page_ignores_parameters_that_the_api_refuses(api: httpx.AsyncClient, path: str) -> None:
+    assert (await api.get(path, params={"campaign": "7"})).status_code == 200
+    refused = await api.get(f"/api/v1{'/status' if path in ('/', '/timeline') else path}", params={"campaign": "7"})
+    assert (refused.status_code, refused.json()["argument"]) == (422, "campaign")
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_of_an_empty_store_says_so(api: httpx.AsyncClient, path: str) -> None:
     page = await api.get(path)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job import CancelAnswer, Job, JobState, ReplayResult
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
@@ -69,17 +71,20 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a bulk action did."""
 
     action: Action
-    matched: int
-    """How many jobs were selected."""
-    touched: int
-    """How many were changed; 0 for a dry run."""
-    requested: int = 0
-    """Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."""
+    matched: Annotated[int, doc("How many jobs were selected.")]
+    touched: Annotated[int, doc("How many were changed; 0 for a dry run.")]
+    requested: Annotated[
+        int,
+        doc(
+            "Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."
+        ),
+    ] = 0
     dry_run: bool
-    capped: bool = False
-    """The count of a dry run ended at 10,000; there may be more."""
-    refused: tuple[RefusedJob, ...] = ()
-    """Jobs that were not changed, each with the reason; the first 100."""
+    capped: Annotated[bool, doc("The count of a dry run ended at 10,000; there may be more.")] = False
+    refused: Annotated[
+        tuple[RefusedJob, ...],
+        doc("Jobs that were not changed, each with the reason; the first 100."),
+    ] = ()
 
 
 class BulkProgress:
@@ -125,15 +130,12 @@ def select_jobs(
     if [which is not None, has_filter, all].count(True) != 1:
         raise InvalidArguments("say which jobs: their ids, or a filter such as task=; in bulk also all=True", "ids")
     if which is not None:
-        return JobSelection(action=act, ids=read_ids(which))
+        # One id or several, each once, in order. Whether such jobs exist is for the store to say.
+        ids = dict.fromkeys(JobId(id) for id in ([which] if isinstance(which, str) else which))
+        return JobSelection(action=act, ids=tuple(ids))
     if {"before", "limit"} & query.keys():
         raise InvalidArguments("an action on many jobs takes no before and no limit", "limit")
     return JobSelection(action=act, filters=tuple(_build_filters(act, read_filter(query))))
-
-
-def read_ids(which: str | Iterable[str]) -> tuple[JobId, ...]:
-    """One id or several, each once, in order. Whether such jobs exist is for the store to say."""
-    return tuple(dict.fromkeys(JobId(id) for id in ([which] if isinstance(which, str) else which)))
 
 
 def check_ids(selection: JobSelection) -> JobSelection:
@@ -263,8 +265,10 @@ async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> 
         case Action.CANCEL:
             answers = await store.jobs.cancel(ids)
             for id, answer in zip(ids, answers, strict=True):
-                if answer not in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED):
-                    refused.append(RefusedJob(id, _cancel_refusal(answer)))
+                if answer is CancelAnswer.UNKNOWN:
+                    refused.append(RefusedJob(id, "there is no such job"))
+                elif answer not in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED):
+                    refused.append(RefusedJob(id, f"it had ended: {answer}"))
             requested = answers.count(CancelAnswer.REQUESTED)
             touched = len(ids) - len(refused)
             return PageResult(ids=ids, touched=touched, requested=requested, refused=refused, cancelled=answers)
@@ -276,10 +280,6 @@ async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> 
             return PageResult(ids=ids, touched=await store.jobs.run_now(ids))
         case Action.DISCARD:
             return PageResult(ids=ids, touched=await store.jobs.discard(ids))
-
-
-def _cancel_refusal(answer: CancelAnswer) -> str:
-    return "there is no such job" if answer is CancelAnswer.UNKNOWN else f"it had ended: {answer}"
 
 
 def _replay_refusal(conflict: JobId | None) -> str:

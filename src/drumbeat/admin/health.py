@@ -8,11 +8,12 @@ queries at most every 10 s. `doctor.py` lists everything that may be wrong, with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from drumbeat.clock import Clock
+from drumbeat.core.field_doc import doc
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role, is_healthy
 from drumbeat.core.job_query import QueueStats
@@ -42,26 +43,19 @@ _SEVERITY = list(HealthLevel)
 class HealthReason(msgspec.Struct, frozen=True, kw_only=True):
     """One problem."""
 
-    level: HealthLevel
-    """warn or bad."""
-    kind: str
-    """task, queue, schedule, instance, instances or store."""
-    name: str
-    """Of the task, queue, schedule or instance; empty for instances and store."""
-    text: str
-    """One line for people."""
+    level: Annotated[HealthLevel, doc("warn or bad.")]
+    kind: Annotated[str, doc("task, queue, schedule, instance, instances or store.")]
+    name: Annotated[str, doc("Of the task, queue, schedule or instance; empty for instances and store.")]
+    text: Annotated[str, doc("One line for people.")]
     detail: str = ""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the cluster does its work, and why not."""
 
-    level: HealthLevel
-    """ok, warn or bad: of the worst reason."""
-    text: str
-    """"Healthy", or the worst reason."""
-    reasons: tuple[HealthReason, ...] = ()
-    """The worst first."""
+    level: Annotated[HealthLevel, doc("ok, warn or bad: of the worst reason.")]
+    text: Annotated[str, doc('"Healthy", or the worst reason.')]
+    reasons: Annotated[tuple[HealthReason, ...], doc("The worst first.")] = ()
 
 
 class FailingTask(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import msgspec
 
 from drumbeat.codec import Signature
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.json_codec import encoder, is_model
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job_query import TaskStats
 from drumbeat.errors import UnknownTask
 from drumbeat.names import check_name
@@ -25,36 +26,33 @@ class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One parameter of a task."""
 
     name: str
-    type: str
-    """As it is annotated: `int`, `list[str]`."""
+    type: Annotated[str, doc("As it is annotated: `int`, `list[str]`.")]
     required: bool
-    schema: dict[str, Any]
-    """JSON Schema of its value; empty: anything."""
-    default: str | None = None
-    """JSON text; None: it is required, or its default is no JSON, or its name is that of a secret."""
+    schema: Annotated[dict[str, Any], doc("JSON Schema of its value; empty: anything.")]
+    default: Annotated[
+        str | None,
+        doc("JSON text; None: it is required, or its default is no JSON, or its name is that of a secret."),
+    ] = None
 
 
 class TaskInfo(TaskStats, frozen=True, kw_only=True):
     """A task: the numbers of its jobs from the store, and its function as far as this program has it."""
 
-    registered: bool = False
-    """Whether this program has it; if not, the fields below are None."""
-    call: str | None = None
-    """How it is called: `charge(customer: int, amount: Decimal) -> str`."""
-    place: str | None = None
-    """file:line."""
+    registered: Annotated[bool, doc("Whether this program has it; if not, the fields below are None.")] = False
+    call: Annotated[str | None, doc("How it is called: `charge(customer: int, amount: Decimal) -> str`.")] = None
+    place: Annotated[str | None, doc("file:line.")] = None
     queue: str | None = None
     priority: int | None = None
     retries: int | None = None
-    timeout: float | None = None
-    """Seconds; None: no limit."""
+    timeout: Annotated[float | None, doc("Seconds; None: no limit.")] = None
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
-    signature: str | None = None
-    """Changes with the stored form of the arguments. This and `parameters` only by `show`."""
-    parameters: tuple[ParameterInfo, ...] = ()
-    """For a form."""
+    signature: Annotated[
+        str | None,
+        doc("Changes with the stored form of the arguments. This and `parameters` only by `show`."),
+    ] = None
+    parameters: Annotated[tuple[ParameterInfo, ...], doc("For a form.")] = ()
 
 
 class Tasks(AdminPart):

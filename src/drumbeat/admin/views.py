@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core import schedule as core
+from drumbeat.core.field_doc import doc
 from drumbeat.core.job import Attempt, Failure, Job, JobState
 from drumbeat.core.job_fields import AllJobFields
 from drumbeat.durations import from_us
@@ -25,27 +27,22 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     task: str
     state: core.ScheduleState
-    when: str
-    """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
-    words: str
-    """Its rule in words: `at 03:00 every day (Europe/Berlin)`."""
+    when: Annotated[str, doc("Its rule, short: `0 3 * * * (Europe/Berlin)`.")]
+    words: Annotated[str, doc("Its rule in words: `at 03:00 every day (Europe/Berlin)`.")]
     cron: str | None
-    every: float | None
-    """Seconds; None: it is a cron expression."""
+    every: Annotated[float | None, doc("Seconds; None: it is a cron expression.")]
     grid: bool
     tz: str
-    next_at: datetime | None
-    """None: it has ended, is not active, or (interval from the end of a run) its run has not ended yet."""
-    last_at: datetime | None
-    """The last fire time that was fired or skipped."""
-    job: JobId | None
-    """The job of the last fire, while it is not done."""
-    args: str
-    """JSON text."""
+    next_at: Annotated[
+        datetime | None,
+        doc("None: it has ended, is not active, or (interval from the end of a run) its run has not ended yet."),
+    ]
+    last_at: Annotated[datetime | None, doc("The last fire time that was fired or skipped.")]
+    job: Annotated[JobId | None, doc("The job of the last fire, while it is not done.")]
+    args: Annotated[str, doc("JSON text.")]
     queue: str
     priority: int
-    retries: int | None
-    """None: those of the task; likewise `timeout`, in seconds."""
+    retries: Annotated[int | None, doc("None: those of the task; likewise `timeout`, in seconds.")]
     timeout: float | None
     catch_up: core.CatchUp
     catch_up_limit: int
@@ -62,8 +59,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime
     changed_by: str
     reason: str
-    declared_at: datetime | None
-    """When a running instance last declared it."""
+    declared_at: Annotated[datetime | None, doc("When a running instance last declared it.")]
 
 
 _CONVERTED = {"timeout", "max_late", "jitter", "start", "end"}
@@ -99,19 +95,15 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     schedule: str
     at: datetime
-    last: datetime
-    """The last fire time of a skipped range; equal to `at` otherwise."""
+    last: Annotated[datetime, doc("The last fire time of a skipped range; equal to `at` otherwise.")]
     count: int
     outcome: core.FireOutcome
     reason: str
     job: JobId | None
     recorded_at: datetime
-    late: float
-    """Seconds from the fire time (of a range: the last one) to its record."""
-    state: JobState | None = None
-    """Of its job, if that is still on record; likewise the fields below."""
-    attempt: int | None = None
-    """The next, current or last one."""
+    late: Annotated[float, doc("Seconds from the fire time (of a range: the last one) to its record.")]
+    state: Annotated[JobState | None, doc("Of its job, if that is still on record; likewise the fields below.")] = None
+    attempt: Annotated[int | None, doc("The next, current or last one.")] = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     instance: InstanceId | None = None
@@ -136,19 +128,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     job: JobId
     task: str
     schedule: str | None
-    number: int
-    """Which of the job's runs, from 1."""
-    due_at: datetime
-    """The time for which it was enqueued: of a fire, the fire time."""
+    number: Annotated[int, doc("Which of the job's runs, from 1.")]
+    due_at: Annotated[datetime, doc("The time for which it was enqueued: of a fire, the fire time.")]
     started_at: datetime | None
-    finished_at: datetime | None
-    """None: it is running."""
+    finished_at: Annotated[datetime | None, doc("None: it is running.")]
     instance: InstanceId | None
-    outcome: str
-    """succeeded, retry, dead, cancelled, snoozed, released, crashed; or running."""
+    outcome: Annotated[str, doc("succeeded, retry, dead, cancelled, snoozed, released, crashed; or running.")]
     error: Failure | None
-    late: float | None
-    """Seconds from due_at to started_at."""
+    late: Annotated[float | None, doc("Seconds from due_at to started_at.")]
 
 
 def job_runs(job: JobFields, attempts: Iterable[Attempt]) -> list[Run]:

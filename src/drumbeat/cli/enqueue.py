@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from drumbeat.handle import JobHandle
 
 
-@options.target_command("enqueue", options.reason_option, *options.target_options)
-@click.argument("task", shell_complete=completion.tasks)
-@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
-@click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--delay", type=DURATION, help="Run it after this time, such as 90, 5m or 1h30m.")
-@click.option("--at", type=TIMESTAMP, help="Run it at this time, such as 2026-11-15T09:30Z.")
-@click.option("--priority", type=click.IntRange(0, 9), help="0 first, 9 last.")
-@click.option("--queue", type=NAME, help="Another queue than the task's own.")
-@click.option("--key", type=KEY, help="A key to find, cancel or deduplicate it by.")
-@click.option("--unique", is_flag=True, help="With --key: only if no live job of the task has that key.")
-@click.option("--unique-pending", is_flag=True, help="Likewise, but running jobs do not count.")
-@click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
-@click.option("--timeout", type=DURATION, help="Instead of the task's own.")
+@options.target_command(
+    "enqueue",
+    options.argument("task", shell_complete=completion.tasks),
+    options.arguments_argument,
+    options.document_option,
+    options.option("--delay", type=DURATION, help="Run it after this time, such as 90, 5m or 1h30m."),
+    options.option("--at", type=TIMESTAMP, help="Run it at this time, such as 2026-11-15T09:30Z."),
+    options.option("--priority", type=click.IntRange(0, 9), help="0 first, 9 last."),
+    options.option("--queue", type=NAME, help="Another queue than the task's own."),
+    options.option("--key", type=KEY, help="A key to find, cancel or deduplicate it by."),
+    options.option("--unique", is_flag=True, help="With --key: only if no live job of the task has that key."),
+    options.option("--unique-pending", is_flag=True, help="Likewise, but running jobs do not count."),
+    options.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own."),
+    options.option("--timeout", type=DURATION, help="Instead of the task's own."),
+    options.reason_option,
+    *options.target_options,
+)
 def command(
     target: CliTarget,
     /,

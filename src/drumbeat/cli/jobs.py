@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 command = ResourceGroup("jobs", "Jobs: every queued call of a task, and how it ended.")
 
-MAX_LISTED = 10_000
 CANCEL_MESSAGES = {
     CancelAnswer.CANCELLED: "is cancelled: it will not run",
     CancelAnswer.REQUESTED: "is running and was asked to stop",
@@ -29,6 +28,7 @@ CANCEL_MESSAGES = {
     CancelAnswer.DEAD: "is a dead letter already (`drumbeat dead discard` removes it)",
     CancelAnswer.UNKNOWN: "is not known here",
 }
+MAX_LISTED = 10_000
 
 
 @command.verb("list", *job_list_options)

@@ -34,13 +34,15 @@ def command(target: CliTarget, /, place: str | None, check: bool, sql: bool) -> 
 
 def _migrate_store(target: CliTarget, url: str, namespace: str, *, check: bool, sql: bool) -> None:
     """One store: that of the jobs, or the outbox."""
+    from drumbeat.store.urls import migrate_store, migration_script
+
     found, known, where = _read_versions(url, namespace)
     if sql:
-        click.echo(_read_script(url, namespace, found), nl=False)
+        click.echo(migration_script(url, namespace=namespace, after=found), nl=False)
         return
     needed = found < known
     if needed and not check:
-        asyncio.run(upgrade_schema(url, namespace))
+        asyncio.run(migrate_store(url, namespace=namespace))
     now, _, _ = _read_versions(url, namespace)
     _report(target, {"url": where, "found": found, "version": now, "known": known, "up_to_date": now >= known})
     if needed and check:
@@ -57,27 +59,6 @@ def _read_versions(url: str, namespace: str) -> tuple[int, int, str]:
     if found.oldest_code > known:
         raise SchemaOutOfDate(found=found.version, known=known)
     return found.version, known, mask_url(parse(url).text)
-
-
-def _read_script(url: str, namespace: str, found: int) -> str:
-    from drumbeat.store.urls import migration_script
-
-    return migration_script(url, namespace=namespace, after=found)
-
-
-async def upgrade_schema(url: str, namespace: str) -> None:
-    """Create or upgrade the tables; opening a SQLite file does the same."""
-    from drumbeat.store.urls import migrate_store
-
-    await migrate_store(url, namespace=namespace)
-
-
-async def check_store_opens(url: str, namespace: str) -> None:
-    """Open the store once, so that an error is reported before anything starts."""
-    from drumbeat.store.urls import open_store
-
-    async with await open_store(url, namespace=namespace):
-        pass
 
 
 def _report(target: CliTarget, facts: dict[str, Any]) -> None:

@@ -35,14 +35,6 @@ class ProgramInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Queues that tasks name."""
 
 
-class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
-    problem: str | None = None
-    flags: dict[str, Any] = {}
-    tasks: list[str] = []
-    rooms: list[str] = []
-    task_queues: frozenset[str] = frozenset()
-
-
 def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
     """Of an app that is imported here."""
     tasks = app._internals.registry
@@ -67,31 +59,24 @@ def probe_program(ref: str, flags: Mapping[str, Any]) -> ProgramInfo:
     code = child.process.wait()
     if frame is None:
         raise NotDone(f"a process that imported {ref} ended without a reply (exit code {code})")
-    reply = msgspec.json.decode(frame, type=_ProbeReply)
-    if reply.problem is not None:
-        raise BadInput(reply.problem)
-    settings = load(reply.flags, {})
-    return ProgramInfo(
-        settings=settings,
-        tasks=reply.tasks,
-        rooms=reply.rooms,
-        queues=settings.queues,
-        task_queues=reply.task_queues,
-    )
+    reply = msgspec.json.decode(frame, type=ProgramInfo | str)
+    if isinstance(reply, str):
+        raise BadInput(reply)
+    return reply
 
 
 def run_probe(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
     """Entry point of the child process."""
     from drumbeat import appref
 
+    reply: ProgramInfo | str
     try:
         app = appref.load(ref)
         found = describe_program(app, app.configure(flags))
-    except DrumbeatError as error:
-        reply = _ProbeReply(problem=str(error))
-    else:
         # The weights of all queues: the parent does not know which ones the tasks name.
-        flags = appref.to_flags(found.settings) | {"queues": found.queues}
-        reply = _ProbeReply(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
+        settings = load(appref.to_flags(found.settings) | {"queues": found.queues}, {})
+        reply = msgspec.structs.replace(found, settings=settings)
+    except DrumbeatError as error:
+        reply = str(error)
     send_to_parent(link, msgspec.json.encode(reply))
     return 0

@@ -141,21 +141,27 @@ async def _open_stores(settings: Settings, *, migrate: bool) -> int | None:
     """
     from contextlib import suppress
 
-    from drumbeat.cli.migrate import check_store_opens, upgrade_schema
     from drumbeat.errors import StoreUnavailable
+    from drumbeat.store.urls import migrate_store, open_store
 
-    do = upgrade_schema if migrate else check_store_opens
+    async def do(url: str) -> None:
+        if migrate:
+            await migrate_store(url, namespace=settings.namespace)
+        else:
+            async with await open_store(url, namespace=settings.namespace):
+                pass
+
     code = await _wait_for_store(settings.url, settings, do)
     if code is not None or settings.outbox is None:
         return code
     if migrate:
         return await _wait_for_store(settings.outbox, settings, do)
     with suppress(StoreUnavailable):  # not fatal: the relay waits for it
-        await do(settings.outbox, settings.namespace)
+        await do(settings.outbox)
     return None
 
 
-async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str], Awaitable[None]]) -> int | None:
+async def _wait_for_store(url: str, settings: Settings, do: Callable[[str], Awaitable[None]]) -> int | None:
     """Wait for a store that does not answer, as long as a running worker would."""
     import asyncio
     import logging
@@ -168,12 +174,8 @@ async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str],
     from drumbeat.redaction import mask_url
     from drumbeat.service import open_with_retries
 
-    log, stop, rule, code = (
-        logging.getLogger("drumbeat.run"),
-        asyncio.Event(),
-        UnreachableRule(settings, SYSTEM),
-        EXIT_OK,
-    )
+    log, stop, code = logging.getLogger("drumbeat.run"), asyncio.Event(), EXIT_OK
+    rule = UnreachableRule(settings, SYSTEM)
 
     def failed(error: StoreUnavailable) -> None:
         nonlocal code
@@ -186,7 +188,7 @@ async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str],
             stop.set()
 
     async def opened() -> bool:
-        await do(url, settings.namespace)
+        await do(url)
         return True
 
     with stop_on_signals(stop.set):

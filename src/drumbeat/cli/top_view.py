@@ -37,7 +37,7 @@ MAX_REASONS = 4
 MAX_GROUPS_READ = 100
 
 
-class Rate(msgspec.Struct, frozen=True, kw_only=True):
+class Rate(msgspec.Struct, frozen=True):
     """Runs a second, over the last minute that workers have reported."""
 
     started: float = 0.0

@@ -10,7 +10,7 @@ import functools
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any
@@ -47,8 +47,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     annotation: Any = Any
 
 
-def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
-    """The type of an annotation; `names` are the locals around the function's definition.
+def resolve_hint(annotation: Any, function: Callable[..., Any]) -> Any:
+    """The type of an annotation of this function.
 
     Raises:
         NameError, AttributeError: a name in it is not defined yet.
@@ -59,8 +59,7 @@ def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[s
         function = function.func
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    local_names = None if names is None else dict(names)
-    return typing.get_type_hints(holder, module_names, local_names, include_extras=True)["it"]
+    return typing.get_type_hints(holder, module_names, include_extras=True)["it"]
 
 
 def find_unsupported(hint: Any) -> type | None:

@@ -58,7 +58,6 @@ class Signature:
         self.name = name
         self.parameters = tuple(parameters)
         self._function = function
-        self._names_around: Mapping[str, Any] | None = None
         self._resolved_signature: _ResolvedSignature | None = None
         self._max_positional = sum(p.kind != "keyword" for p in self.parameters)
         self._positional_only = frozenset(p.name for p in self.parameters if p.kind == "positional")
@@ -66,15 +65,14 @@ class Signature:
         self._values = _getter([p.name for p in self.parameters])
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *, names: Mapping[str, Any] | None = None) -> Self:
-        """The signature of a function; `names`: the locals around its definition, for annotations that are strings.
+    def of(cls, function: Callable[..., Any]) -> Self:
+        """The signature of a function.
 
         Raises:
             ConfigError: a parameter cannot be stored; the message names it.
         """
         name = getattr(function, "__qualname__", None) or repr(function)
         signature = cls(name, (_parameter(name, p) for p in inspect.signature(function).parameters.values()), function)
-        signature._names_around = names
         try:
             signature._resolved_signature = signature._resolve()
         except (NameError, AttributeError):
@@ -214,7 +212,7 @@ class Signature:
         try:
             hint = parameter.annotation
             if self._function is not None:
-                hint = hints.resolve_hint(hint, self._function, self._names_around)
+                hint = hints.resolve_hint(hint, self._function)
             decoder_of(hint)
             unknown = hints.find_unsupported(hint)
         except (NameError, AttributeError) as error:
@@ -235,9 +233,7 @@ class Signature:
         if self._function is None:
             return Any
         try:
-            hint = hints.resolve_hint(
-                inspect.signature(self._function).return_annotation, self._function, self._names_around
-            )
+            hint = hints.resolve_hint(inspect.signature(self._function).return_annotation, self._function)
             decoder_of(hint)
             return Any if hints.find_unsupported(hint) else hint
         except (NameError, AttributeError, TypeError, SyntaxError):

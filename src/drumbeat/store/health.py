@@ -12,6 +12,11 @@ def healthy(name: str, value: str) -> HealthCheck:
     return HealthCheck(name=name, level=HealthLevel.OK, value=value)
 
 
+def unhealthy(level: HealthLevel, name: str, value: str, advice: str = "") -> HealthCheck:
+    """A check that found something."""
+    return HealthCheck(name=name, level=level, value=value, advice=advice)
+
+
 def check_schema(version: int, known: int) -> HealthCheck:
     """The version of the store, compared with the newest that this code knows."""
     if version == known:
@@ -19,9 +24,7 @@ def check_schema(version: int, known: int) -> HealthCheck:
     advice = "another Drumbeat has upgraded it: bring this program to the same release"
     if version < known:
         advice = "run `drumbeat migrate`"
-    return HealthCheck(
-        name="schema", level=HealthLevel.NOTE, value=f"version {version}, this code has {known}", advice=advice
-    )
+    return unhealthy(HealthLevel.NOTE, "schema", f"version {version}, this code has {known}", advice)
 
 
 def check_clock(before: int, store: int, after: int) -> HealthCheck:
@@ -31,21 +34,18 @@ def check_clock(before: int, store: int, after: int) -> HealthCheck:
     value = f"{offset / SECOND_US:+.3f} s from this host's" if offset else "the same as this host's"
     if abs(offset) < SECOND_US:
         return healthy("clock", value)
-    return HealthCheck(
-        name="clock",
-        level=HealthLevel.NOTE if abs(offset) < 60 * SECOND_US else HealthLevel.WARN,
-        value=value,
-        advice="jobs are due by the store's clock, so none is early or late; but times in logs and ids made here are off:"
-        " synchronise both clocks (NTP)",
+    level = HealthLevel.NOTE if abs(offset) < 60 * SECOND_US else HealthLevel.WARN
+    advice = (
+        "jobs are due by the store's clock, so none is early or late; but times in logs and ids made here are off:"
+        " synchronise both clocks (NTP)"
     )
+    return unhealthy(level, "clock", value, advice)
 
 
 def check_usage(name: str, used: int, limit: int, value: str, advice: str) -> HealthCheck:
     """Something with a capacity of `limit`: a warning from nine tenths on. `limit` 0: no limit is known."""
     is_full = limit > 0 and used * 10 >= limit * 9
-    return HealthCheck(
-        name=name, level=HealthLevel.WARN if is_full else HealthLevel.OK, value=value, advice=advice if is_full else ""
-    )
+    return unhealthy(HealthLevel.WARN, name, value, advice) if is_full else healthy(name, value)
 
 
 def format_size(count: int) -> str:

@@ -27,6 +27,7 @@ STORED: tuple[str, ...] = StoredJobRow.__struct_fields__
 NEW: tuple[str, ...] = NewJob.__struct_fields__
 LIVE = tuple(LIVE_NAMES.get(name, name) for name in STORED if name not in ONLY_ENDED)
 ENDED = tuple(name for name in STORED if name not in ONLY_LIVE)
+_CHANGEABLE = tuple(name for name in NewSchedule.__struct_fields__ if name != "name")
 LISTS: dict[str, tuple[str, ...]] = {
     "id": ("id",),
     "task": ("task",),
@@ -43,7 +44,8 @@ LISTS: dict[str, tuple[str, ...]] = {
     "moved": tuple(name for name in LIVE if name in ENDED and name != "state"),
     "schedule": StoredScheduleRow.__struct_fields__,
     "definition": NewSchedule.__struct_fields__,
-    "changeable": tuple(name for name in NewSchedule.__struct_fields__ if name != "name"),
+    "changeable": _CHANGEABLE,
+    "restarted": (*_CHANGEABLE, "every", "created_at", "changed_at", "declared_at", "changed_by", "reason"),
 }
 
 _STORED_FIELDS = {field.name: field for field in msgspec.structs.fields(StoredJobRow)}

@@ -211,6 +211,15 @@ class ScanResult(msgspec.Struct, frozen=True):
 Search = Generator[Question, Any, list[ScanResult]]
 
 
+def advance(search: Search, answer: Any = None) -> Question | list[ScanResult]:
+    """The next question of a search, given the answer to the one before; its results at the end."""
+    try:
+        return search.send(answer)
+    except StopIteration as end:
+        results: list[ScanResult] = end.value
+        return results
+
+
 def page_search(filter: JobFilter) -> Search:
     """The search for one page."""
     first = filter.limit + 1 if is_whole_span(filter) else max(filter.limit, FIRST_SCAN)

@@ -11,21 +11,9 @@ Nothing here raises: lost counts must not keep an instance from being declared d
 import logging
 from collections.abc import Iterable
 
+from drumbeat.core import stats
 from drumbeat.core.job import OutcomeKind
-from drumbeat.core.stats import (
-    BUCKETS,
-    COUNTS_LENGTH,
-    OVERALL,
-    RUN_OFFSET,
-    WAIT_OFFSET,
-    Resolution,
-    Rollup,
-    RunEnd,
-    add_counts,
-    bucket_index,
-    from_counts,
-    to_counts,
-)
+from drumbeat.core.stats import OVERALL, Resolution, Rollup, RunEnd
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store
 
@@ -38,7 +26,7 @@ MAX_LOOK_BACK_US = 300_000_000
 RollupKey = tuple[Resolution, int, str, str]
 """resolution, at, queue, task."""
 
-_STARTED, _SUCCEEDED, _FAILED, _DEAD, _CANCELLED, _CRASHED, _WAIT_US, _RUN_US = range(WAIT_OFFSET)
+_STARTED, _SUCCEEDED, _FAILED, _DEAD, _CANCELLED, _CRASHED, _WAIT_US, _RUN_US = range(stats.WAIT_OFFSET)
 _COUNTED_AS = {
     OutcomeKind.SUCCEEDED.value: _SUCCEEDED,
     OutcomeKind.RETRY.value: _FAILED,
@@ -54,13 +42,8 @@ async def recover_counts(store: Store, instance: InstanceId) -> None:
         now = await store.inspect.now()
         first = (now - MAX_LOOK_BACK_US) // Resolution.MINUTE * Resolution.MINUTE
         written = await store.stats.read_written(instance, first)
-        since = (
-            first
-            if written.written_at is None
-            else max(
-                first, (written.written_at - MAX_REPORT_DELAY_US) // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS
-            )
-        )
+        earliest = (written.written_at or 0) - MAX_REPORT_DELAY_US
+        since = max(first, earliest // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS)
         rollups = find_missing_rollups(written.rollups, await store.stats.read_run_ends(instance, since))
         if rollups:
             await store.stats.put(instance, rollups, instance_died=True)
@@ -70,14 +53,14 @@ async def recover_counts(store: Store, instance: InstanceId) -> None:
 
 def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) -> list[Rollup]:
     """The roll-ups of an instance that must be written again to include these ends."""
-    known = {(each.resolution, each.at, each.queue, each.task): to_counts(each) for each in written}
+    known = {(each.resolution, each.at, each.queue, each.task): stats.to_counts(each) for each in written}
     changed: set[RollupKey] = set()
     for place, counts in _count_run_ends(run_ends).items():
-        before = known.get(place, [0] * COUNTS_LENGTH)
+        before = known.get(place, [0] * stats.COUNTS_LENGTH)
         lost = [max(0, count - known) for count, known in zip(counts, before, strict=True)]
-        _trim_histogram(lost, WAIT_OFFSET)
-        _trim_histogram(lost, RUN_OFFSET)
-        if not any(lost[:WAIT_OFFSET]):
+        _trim_histogram(lost, stats.WAIT_OFFSET)
+        _trim_histogram(lost, stats.RUN_OFFSET)
+        if not any(lost[: stats.WAIT_OFFSET]):
             continue
         _, at, queue, task = place
         minute = at // Resolution.MINUTE * Resolution.MINUTE
@@ -88,15 +71,15 @@ def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) 
             (Resolution.MINUTE, minute, queue, task),
             (Resolution.MINUTE, minute, OVERALL, OVERALL),
         ):
-            known[each] = add_counts(known.get(each, [0] * COUNTS_LENGTH), lost)
+            known[each] = stats.add_counts(known.get(each, [0] * stats.COUNTS_LENGTH), lost)
             changed.add(each)
-    return [from_counts(*place, known[place]) for place in sorted(changed)]
+    return [stats.from_counts(*place, known[place]) for place in sorted(changed)]
 
 
 def _trim_histogram(lost: list[int], histogram: int) -> None:
     """Limit a histogram to the number of missing runs: those without a recorded wait are in its first bucket."""
-    over = sum(lost[histogram : histogram + BUCKETS]) - lost[_STARTED]
-    for place in range(histogram, histogram + BUCKETS):
+    over = sum(lost[histogram : histogram + stats.BUCKETS]) - lost[_STARTED]
+    for place in range(histogram, histogram + stats.BUCKETS):
         if over <= 0:
             return
         taken = min(over, lost[place])
@@ -109,7 +92,7 @@ def _count_run_ends(ends: Iterable[RunEnd]) -> dict[RollupKey, list[int]]:
     found: dict[RollupKey, list[int]] = {}
     for end in ends:
         at = end.finished_at // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS
-        counts = found.setdefault((Resolution.TEN_SECONDS, at, end.queue, end.task), [0] * COUNTS_LENGTH)
+        counts = found.setdefault((Resolution.TEN_SECONDS, at, end.queue, end.task), [0] * stats.COUNTS_LENGTH)
         if (how := _COUNTED_AS.get(end.outcome)) is not None:
             counts[how] += 1
         if end.dead:
@@ -120,6 +103,6 @@ def _count_run_ends(ends: Iterable[RunEnd]) -> dict[RollupKey, list[int]]:
         counts[_STARTED] += 1
         counts[_WAIT_US] += waited
         counts[_RUN_US] += took
-        counts[WAIT_OFFSET + bucket_index(waited)] += 1
-        counts[RUN_OFFSET + bucket_index(took)] += 1
+        counts[stats.WAIT_OFFSET + stats.bucket_index(waited)] += 1
+        counts[stats.RUN_OFFSET + stats.bucket_index(took)] += 1
     return found

@@ -14,6 +14,7 @@ from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
+from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import Fire, RuleKind, Schedule
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId
@@ -165,6 +166,7 @@ def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
 ATTEMPTS = RecordKind("attempt", AttemptRow, id="token", repair=drop_row)
 AUDIT_ENTRIES = RecordKind("act", AuditEntryRow, repair=repair_audit_entry)
 FIRES = RecordKind("fire", Fire, id="schedule", repair=drop_row)
+ROOM_MESSAGES = RecordKind("message of a room", RoomMessage, repair=drop_row)
 INSTANCES = RecordKind("instance", StoredInstanceRow, repair=repair_instance)
 ROLLUPS = RecordKind("roll-up", RollupRow, id="task", repair=drop_row)
 SCHEDULES = RecordKind("schedule", StoredScheduleRow, id="name", repair=repair_schedule)

@@ -13,6 +13,7 @@ from drumbeat.protocols import Enqueuer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AsyncCallable = Callable[P, Coroutine[Any, Any, R]]
 
 
 class RegisteredFunction(Generic[P, R]):

@@ -20,7 +20,7 @@ from drumbeat.protocols import Enqueuer, ShareEncoder
 from drumbeat.sync_loop import SYNC_LOOP
 
 from .options import check_timeout
-from .registered_function import AsyncFunction, RegisteredFunction, SyncFunction, check_function
+from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, check_function
 from .registry import add_unique
 from .task import check_loop, check_no_loop
 
@@ -58,27 +58,32 @@ class Room(RegisteredFunction[P, R]):
             SharesNotTaken: workers died before they took their shares, and no other worker is left.
         """
         check_loop(f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
-        return self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
+        return self._fan_out(args, kwargs)
 
     def fan_out_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `fan_out`, from code without a loop."""
-        check_no_loop(f"{self.name}.fan_out_sync", f"await {self.name}.fan_out")
-        sent = self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
-        return SYNC_LOOP.run(f"{self.name}.fan_out_sync", sent)
+        return self._call_sync("fan_out", lambda: self._fan_out(args, kwargs))
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every live worker, including this process if it is one. Returns how many of them are healthy."""
         check_loop(f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
-        return self._enqueuer.broadcast(self.name, self.signature.hash, self._encode(args, kwargs))
+        return self._broadcast(args, kwargs)
 
     def broadcast_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `broadcast`, from code without a loop."""
-        check_no_loop(f"{self.name}.broadcast_sync", f"await {self.name}.broadcast")
-        sent = self._enqueuer.broadcast(self.name, self.signature.hash, self._encode(args, kwargs))
-        return SYNC_LOOP.run(f"{self.name}.broadcast_sync", sent)
+        return self._call_sync("broadcast", lambda: self._broadcast(args, kwargs))
 
-    def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        return self.signature.encode(args, kwargs, limit=self._enqueuer.settings.payload_limit)
+    def _fan_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, int]:
+        return self._enqueuer.fan_out(self.name, self.signature.hash, self._encode_shares(args, kwargs))
+
+    def _broadcast(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, int]:
+        encoded = self.signature.encode(args, kwargs, limit=self._enqueuer.settings.payload_limit)
+        return self._enqueuer.broadcast(self.name, self.signature.hash, encoded)
+
+    def _call_sync(self, method: str, send: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        api_name = f"{self.name}.{method}_sync"
+        check_no_loop(api_name, f"await {self.name}.{method}")
+        return SYNC_LOOP.run(api_name, send())
 
     def _encode_shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShareEncoder:
         if not self.signature.parameters:
@@ -112,9 +117,7 @@ class RoomDecorator(Protocol):
     """The type of `@app.room(...)` with options."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncRoom[P, R]: ...
+    def __call__(self, function: AsyncCallable[P, R], /) -> AsyncRoom[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncRoom[P, R]: ...
 
@@ -125,9 +128,7 @@ class RoomDecorators:
     _internals: AppInternals
 
     @overload
-    def room(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncRoom[P, R]: ...
+    def room(self, function: AsyncCallable[P, R], /) -> AsyncRoom[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def room(self, function: Callable[P, R], /) -> SyncRoom[P, R]: ...
     @overload

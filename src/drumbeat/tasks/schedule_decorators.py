@@ -6,7 +6,7 @@ They are checked where they are written and completed when a worker starts; noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -20,6 +20,7 @@ from drumbeat.settings import Settings
 
 from . import schedule_options
 from .options import TaskOptions
+from .registered_function import AsyncCallable
 from .registry import add_unique
 from .schedule_options import Args, Fields, TimingOptions
 from .task import AsyncTask, SyncTask, Task
@@ -49,9 +50,7 @@ class ScheduleDecorator(Protocol):
     @overload
     def __call__(self, task: T, /) -> T: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
+    def __call__(self, function: AsyncCallable[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
@@ -146,9 +145,7 @@ class ScheduleDecorators(TaskDecorators):
     @overload
     def on_start(self, task: T, /) -> T: ...
     @overload
-    def on_start(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
+    def on_start(self, function: AsyncCallable[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def on_start(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload

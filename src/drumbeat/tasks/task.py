@@ -20,7 +20,7 @@ from drumbeat.protocols import Enqueuer
 
 from .dead_letter import DeadLetterSignature
 from .options import EnqueueOptions, EnqueueOverrides, Options, parse_enqueue_options
-from .registered_function import AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
+from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
 P = ParamSpec("P")
@@ -224,9 +224,7 @@ class TaskDecorator(Protocol):
     """The type of `@app.task(...)` with options."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
+    def __call__(self, function: AsyncCallable[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 

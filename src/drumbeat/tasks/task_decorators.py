@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from .batch import BatchDecorator, BatchTask
 from .options import TaskOptions, parse_task_options
-from .registered_function import check_function
+from .registered_function import AsyncCallable, check_function
 from .task import AsyncTask, SyncTask, Task, TaskDecorator
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ class TaskDecorators:
     _internals: AppInternals
 
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
+    def task(self, function: AsyncCallable[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload

@@ -54,12 +54,6 @@ PROXY_HEADERS = (
 PROXY_HEADER_PREFIX = "x-forwarded-"
 
 
-class Token(msgspec.Struct, frozen=True):
-    name: str
-    role: AccessRole
-    digest: str
-
-
 class Sessions:
     """Browser sessions, in memory: a restart of the dashboard ends them."""
 
@@ -94,10 +88,8 @@ class AccessControl:
         self._settings = settings
         self._access = None if isinstance(access, str) else access
         self._is_open = access == OPEN
-        self._tokens = [
-            Token(name, AccessRole(role), digest)
-            for name, role, _, digest in map(_split_token, settings.dashboard_tokens)
-        ]
+        tokens = (token.split(":", 3) for token in settings.dashboard_tokens)
+        self._tokens = [(digest, Caller(name=name, role=AccessRole(role))) for name, role, _, digest in tokens]
         self._trusted = [ipaddress.ip_network(each) for each in settings.dashboard_proxy_from]
         self._own_name = socket.gethostname().lower()
         self.sessions = Sessions(clock)
@@ -164,8 +156,8 @@ class AccessControl:
     def find_by_token(self, given: str, via: str = "token") -> Caller | None:
         # All are compared, in constant time, so that timing reveals nothing.
         digest = _digest(given)
-        found = [token for token in self._tokens if secrets.compare_digest(token.digest, digest)]
-        return Caller(name=found[0].name, role=found[0].role, via=via) if found else None
+        found = [caller for known, caller in self._tokens if secrets.compare_digest(known, digest)]
+        return msgspec.structs.replace(found[0], via=via) if found else None
 
     def _identify_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
         peer = str((scope.get("client") or ("", 0))[0])
@@ -329,10 +321,6 @@ def client_network(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Network |
     """What counts as one client: an IPv4 address, or the 64-bit network of an IPv6 address, which one person has."""
     address = parse_address(peer.partition("%")[0])
     return ipaddress.IPv6Network((address, 64), strict=False) if isinstance(address, ipaddress.IPv6Address) else address
-
-
-def _split_token(token: str) -> list[str]:
-    return token.split(":", 3)
 
 
 def _digest(secret: str) -> str:

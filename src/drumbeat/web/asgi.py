@@ -20,7 +20,7 @@ from starlette.routing import Router
 
 from drumbeat.admin import Admin
 from drumbeat.web import access, parsing
-from drumbeat.web.audit_middleware import perform_audited, to_response
+from drumbeat.web.audit_middleware import call_handler, perform_audited, to_response
 from drumbeat.web.error_pages import accepts_html, render_problem
 from drumbeat.web.panels import Panel
 from drumbeat.web.problem import Problem, to_problem
@@ -94,7 +94,7 @@ class Dashboard:
             request.payload = parsing.decode_body(route, request.raw_body, headers)
             if route.verb:
                 return await perform_audited(request, route)
-            return to_response(await route.handler(request), route)
+            return to_response(await call_handler(request, route))
         except Exception as error:
             problem = to_problem(error)
             if accepts_html(scope["method"], path, headers):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import logging
 
 import msgspec
@@ -43,7 +44,7 @@ class StoredResponse(msgspec.Struct, frozen=True):
 async def perform_audited(request: DashboardRequest, route: Route) -> Response:
     """Call the handler of a write, recorded in the audit."""
     if getattr(request.payload, "dry_run", False):
-        return to_response(await route.handler(request), route)
+        return to_response(await call_handler(request, route))
     store = await request.app.store()
     act = _build_act(request, route)
     request.act_id = act.id
@@ -51,25 +52,30 @@ async def perform_audited(request: DashboardRequest, route: Route) -> Response:
     if earlier is not None:
         return await _replay_response(request, store, act, earlier)
     try:
-        given = await route.handler(request)
+        given = await call_handler(request, route)
     except Exception as error:
         problem = to_problem(error)
         outcome = "refused" if problem.status < 500 else f"failed: {problem}"
         await _record_end(store, act, 0, outcome, problem.to_response())
         raise problem from error
-    response = to_response(given, route)
+    response = to_response(given)
     if response.background is not None:
         response.background = BackgroundTask(_finish_in_background, request, store, act, response, response.background)
     else:
-        await _record_end(store, act, request.touched, "done", response)
+        await _record_end(store, act, getattr(given, "touched", request.touched), "done", response)
     return response
 
 
-def to_response(given: msgspec.Struct | Response, route: Route) -> Response:
+async def call_handler(request: DashboardRequest, route: Route) -> msgspec.Struct | Response:
+    """Call the handler of a route with those parts of the request that it declares."""
+    parts = {"query": request.query, "body": request.payload, **request.path_params}
+    declared = inspect.get_annotations(route.handler)
+    return await route.handler(request, **{name: part for name, part in parts.items() if name in declared})
+
+
+def to_response(given: msgspec.Struct | Response) -> Response:
     """The response for what a handler returned."""
-    if isinstance(given, Response):
-        return given
-    return Response(msgspec.json.encode(given), route.status, media_type="application/json")
+    return given if isinstance(given, Response) else Response(msgspec.json.encode(given), media_type="application/json")
 
 
 async def _finish_in_background(
@@ -97,6 +103,9 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
     key = request.headers.get(KEY_HEADER)
     if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem(422, f"it must have 1 to {MAX_KEY_LENGTH} printable ASCII characters", argument="Idempotency-Key")
+    reason = getattr(request.payload, "reason", "") or getattr(request.query, "reason", "")
+    if len(reason) > MAX_REASON_LENGTH or not reason.replace("\n", " ").isprintable():
+        raise Problem(422, f"reason must have at most {MAX_REASON_LENGTH} printable characters", argument="reason")
     query = msgspec.json.encode(request.query)
     hashed = b"\n".join((route.method.encode(), request.route_path.encode(errors="replace"), query, request.raw_body))
     act = new_act(
@@ -105,9 +114,7 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
         via="api",
         verb=_describe(request, "verb") or route.verb,
         target=_describe(request, "target") or "/".join(request.path_params.values()),
-        reason=_check_text(
-            getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
-        ),
+        reason=reason,
     )
     request_hash = None if key is None else hashlib.sha256(hashed).hexdigest()
     return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
@@ -117,12 +124,6 @@ def _describe(request: DashboardRequest, name: str) -> str:
     """The verb or target that the body itself defines; empty: none."""
     describe = getattr(request.payload, name, None)
     return str(describe()) if callable(describe) else ""
-
-
-def _check_text(value: str, name: str, longest: int) -> str:
-    if len(value) > longest or not value.replace("\n", " ").isprintable():
-        raise Problem(422, f"{name} must have at most {longest} printable characters", argument=name)
-    return value
 
 
 async def _replay_response(

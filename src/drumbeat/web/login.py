@@ -35,11 +35,11 @@ class LoginForm(NamedTuple):
     next: str
 
 
-async def show_login(request: DashboardRequest) -> Response:
+async def show_login(request: DashboardRequest, query: LoginQuery) -> Response:
     """GET /login."""
     if not request.dashboard.access_control.has_login:
         return _redirect(request, "/")
-    return render_bare_page(request, "login.html", next=safe_redirect_path(request.query.next), wrong=False)
+    return render_bare_page(request, "login.html", next=safe_redirect_path(query.next), wrong=False)
 
 
 async def log_in(request: DashboardRequest) -> Response:

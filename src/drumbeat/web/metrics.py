@@ -78,9 +78,9 @@ def _escape(text: str) -> str:
     return text.encode("utf-8", "replace").decode().translate(_ESCAPES)
 
 
-def _single_line(value: Callable[[MetricsSample], float]) -> Callable[[str, MetricsSample], Lines]:
+def _gauge(name: str, help: str, value: Callable[[MetricsSample], float]) -> Family:
     """A family of a single line."""
-    return lambda name, sample: iter([_line(name, {}, value(sample))])
+    return Family(name, "gauge", help, lambda name, sample: iter([_line(name, {}, value(sample))]))
 
 
 def _outcomes(name: str, sample: MetricsSample) -> Lines:
@@ -149,41 +149,27 @@ FAMILIES = (
     Family("drumbeat_queue_jobs", "gauge", "Live jobs of a queue.", _queued),
     Family("drumbeat_queue_paused", "gauge", "1 if a queue is paused.", _paused),
     Family("drumbeat_jobs", "gauge", "Jobs on record.", _states),
-    Family(
-        "drumbeat_dead_letters",
-        "gauge",
-        "Dead letters.",
-        _single_line(lambda sample: sample.dead),
-    ),
-    Family("drumbeat_instances", "gauge", "Living instances.", _single_line(lambda sample: len(sample.instances))),
-    Family(
+    _gauge("drumbeat_dead_letters", "Dead letters.", lambda sample: sample.dead),
+    _gauge("drumbeat_instances", "Living instances.", lambda sample: len(sample.instances)),
+    _gauge(
         "drumbeat_instance_oldest_heartbeat_seconds",
-        "gauge",
         "Age of the oldest heartbeat among living instances.",
-        _single_line(_oldest_beat),
+        _oldest_beat,
     ),
-    Family(
+    _gauge(
         "drumbeat_slots",
-        "gauge",
         "Jobs that all living instances can run at once.",
-        _single_line(lambda sample: sum(each.concurrency for each in sample.instances)),
+        lambda sample: sum(each.concurrency for each in sample.instances),
     ),
-    Family(
+    _gauge(
         "drumbeat_slots_busy",
-        "gauge",
         "Jobs that they ran at their last heartbeat.",
-        _single_line(lambda sample: sum(each.running for each in sample.instances)),
+        lambda sample: sum(each.running for each in sample.instances),
     ),
-    Family(
-        "drumbeat_leader",
-        "gauge",
-        "1 if an instance leads.",
-        _single_line(lambda sample: int(sample.leader is not None)),
-    ),
-    Family(
+    _gauge("drumbeat_leader", "1 if an instance leads.", lambda sample: int(sample.leader is not None)),
+    _gauge(
         "drumbeat_leader_term",
-        "gauge",
         "Grows whenever the leader changes; 0 without a leader.",
-        _single_line(lambda sample: 0 if sample.leader is None else sample.leader.term),
+        lambda sample: 0 if sample.leader is None else sample.leader.term,
     ),
 )

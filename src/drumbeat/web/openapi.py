@@ -87,7 +87,7 @@ def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> 
         "description": f"{inspect.getdoc(route.handler) or route.summary}\n\nNeeds the role {route.role}.",
         "parameters": [*_path_parameters(route), *_query_parameters(route, of, components)],
         "responses": {
-            **{str(status): _response(route, of) for status in (route.status, *route.other_statuses)},
+            **{str(status): _response(route, of) for status in (200, *route.other_statuses)},
             "default": {"description": "A refusal", "content": {PROBLEM_MEDIA_TYPE: {"schema": of[id(ProblemRecord)]}}},
         },
     }

@@ -12,10 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from drumbeat.web.api.records import ReasonBody
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route
+from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route, make_route
 
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
@@ -60,22 +59,14 @@ def _route(panel: Panel, button: Button) -> Route:
     for name in (panel.name, button.name):
         if not _NAME.fullmatch(name):
             raise ValueError(f"a panel or button is called by small letters and _, not {name!r}")
-    return Route(
-        method="POST",
-        path=panel.path(button),
-        handler=_handler(button.action),
-        role=button.role,
-        summary=f"{panel.title}: {button.text}",
-        body=ReasonBody,
-        response=ButtonResult,
-        verb=f"{panel.name}.{button.name}",
+    summary = f"{panel.title}: {button.text}"
+    return make_route(
+        f"POST {panel.path(button)}", _handler(button.action), summary, button.role, f"{panel.name}.{button.name}"
     )
 
 
 def _handler(press: ButtonAction) -> Handler:
     async def pressed(request: DashboardRequest) -> ButtonResult:
-        made = await press()
-        request.touched = made.touched
-        return made
+        return await press()
 
     return pressed

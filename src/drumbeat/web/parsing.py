@@ -49,6 +49,9 @@ def parse_query(route: Route, raw: bytes) -> msgspec.Struct:
     except ValueError:
         raise Problem(400, "the query cannot be parsed") from None
     given = {name: value for name, value in pairs if value != ""}
+    if route.query is not NoParameters and not route.is_api:
+        # A page may share its query with the API, which is strict; a page ignores what it does not know.
+        given = {name: value for name, value in given.items() if name in route.query.__struct_fields__}
     if any("\0" in value for value in given.values()):
         raise Problem(422, "NUL characters are not allowed", argument=_first_with_nul(given))
     try:

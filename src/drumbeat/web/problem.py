@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
@@ -26,8 +25,6 @@ from drumbeat.redaction import mask_urls
 from drumbeat.web.fields import doc
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -70,19 +67,6 @@ class Problem(Exception):
 
     def to_response(self) -> Response:
         return Response(msgspec.json.encode(self.record), self.status, self.headers, PROBLEM_MEDIA_TYPE)
-
-
-async def find_or_404(found: Awaitable[T]) -> T:
-    """What a path names. An unknown or invalid name is not found."""
-    try:
-        return await found
-    except InvalidArguments as error:
-        raise Problem(404, str(error), argument=error.argument) from error
-
-
-def to_conflict(error: InvalidArguments) -> Problem:
-    """For an act whose only refusal is that the job or schedule is in the wrong state."""
-    return Problem(409, str(error), argument=error.argument)
 
 
 def reason_phrase(status: int) -> str:

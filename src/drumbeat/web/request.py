@@ -1,29 +1,28 @@
 """A request as handlers see it: Starlette's, with the caller, the parsed query and body, and the app.
 
-A handler is `async def show(request: DashboardRequest) -> Struct | Response`. Pages call the handlers of the API in process
-with `request.invoke`.
+A handler is `async def show(request: DashboardRequest, id: str) -> Struct | Response`; `make_route` says what else it may
+take. Pages call the handlers of the API with their own request.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
-import msgspec
 from starlette.requests import Request
 
 from drumbeat.admin import Admin
 from drumbeat.durations import from_us
+from drumbeat.errors import InvalidArguments
 from drumbeat.web.access import has_role
+from drumbeat.web.problem import Problem
 from drumbeat.web.route import ANONYMOUS, AccessRole, NoParameters
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-    from drumbeat.web.route import Handler
     from drumbeat.web.state import DashboardState
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ class DashboardRequest(Request):
         self.act_id = ""
         """Of a write: the id of its audit entry."""
         self.touched = 1
-        """How many a write has touched; a handler sets it if it is not one."""
+        """How many a write has touched; a handler sets it if it is not one, and its record has no `touched`."""
         self._loaded: dict[str, Any] = {}
 
     @property
@@ -71,7 +70,7 @@ class DashboardRequest(Request):
         return has_role(self.caller, AccessRole(role))
 
     async def load_once(self, name: str, load: Callable[[], Awaitable[T]]) -> T:
-        """What `load` returns, read once per request and shared with `invoke`d handlers."""
+        """What `load` returns, read once per request and shared by all handlers that it calls."""
         if name not in self._loaded:
             self._loaded[name] = await load()
         found: T = self._loaded[name]
@@ -85,12 +84,10 @@ class DashboardRequest(Request):
 
         return await self.load_once("store_time", read)
 
-    async def invoke(
-        self, handler: Handler, *, path_params: Mapping[str, str] | None = None, query: msgspec.Struct | None = None
-    ) -> Any:
-        """Call another handler that only reads, for the same caller: pages show what the API returns."""
-        request = copy.copy(self)
-        request.scope = {**self.scope, "path_params": path_params or {}}
-        request.query = query or NoParameters()
-        request.payload = NoParameters()
-        return await handler(request)
+
+async def refuse_with(status: Literal[404, 409], awaited: Awaitable[T]) -> T:
+    """404: what a path names is unknown or invalid. 409: the job or schedule is in the wrong state, the act's only refusal."""
+    try:
+        return await awaited
+    except InvalidArguments as error:
+        raise Problem(status, str(error), argument=error.argument) from error

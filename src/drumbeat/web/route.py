@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
+
+from drumbeat.web.fields import doc
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from drumbeat.web.request import DashboardRequest
-
-Handler = Callable[["DashboardRequest"], Awaitable["msgspec.Struct | Response"]]
+Handler = Callable[..., Awaitable["msgspec.Struct | Response"]]
+"""Takes the request, and by name those of `query`, `body` and the names in braces of its path that it declares."""
 
 MAX_PAGE_SIZE = 500
 API_PREFIX = "/api/v1"
@@ -43,12 +45,18 @@ class NoParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The query or body of a route that takes none."""
 
 
+class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a write that takes only a reason."""
+
+    reason: Annotated[str, doc("Recorded in the audit, and shown where the change is.")] = ""
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table that router, roles, OpenAPI document and docs are built from."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
-    """`/api/v1/jobs/{id}`: each name in braces is one segment, found in `request.path_params`."""
+    """`/api/v1/jobs/{id}`: each name in braces is one segment."""
     handler: Handler
     role: AccessRole | None
     """The least role that may use it; None: everybody, logged in or not."""
@@ -58,7 +66,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Of JSON. The audit records its `reason`, and its `target()` and `verb()` if it has them; a `dry_run` is not recorded."""
     response: Any = None
     """The type of the record in the response; None: not JSON."""
-    status: int = 200
     other_statuses: tuple[int, ...] = ()
     """Other statuses with the same record: 202 if the act continues in the background."""
     verb: str = ""
@@ -71,6 +78,34 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_safe(self) -> bool:
         return self.method == "GET"
+
+
+def make_route(
+    address: str, handler: Handler, summary: str, role: AccessRole | None = AccessRole.VIEWER, verb: str = ""
+) -> Route:
+    """A row from its method and path, and the handler's annotations: its query, its body, and the record it returns.
+
+    A write whose handler declares no body takes a reason, but for DELETE. A handler that may return a `Response` instead of
+    its record may continue in the background: then the status is 202.
+    """
+    method: Any
+    method, path = address.split(" ")
+    hints = get_type_hints(handler, include_extras=True)
+    response = hints["return"]
+    if has_background := isinstance(response, UnionType):
+        response = get_args(response)[0]
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        role=role,
+        summary=summary,
+        query=hints.get("query", NoParameters),
+        body=hints.get("body", ReasonBody if verb and method != "DELETE" else None),
+        response=None if isinstance(response, type) and not issubclass(response, msgspec.Struct) else response,
+        other_statuses=(202,) if has_background else (),
+        verb=verb,
+    )
 
 
 def clamp_limit(limit: int) -> int:

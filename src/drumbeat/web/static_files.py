@@ -68,14 +68,13 @@ class StaticFileCache:
         return known
 
 
-async def serve_static(request: DashboardRequest) -> Response:
+async def serve_static(request: DashboardRequest, file: str, query: StaticQuery) -> Response:
     """GET /static/{file}."""
-    name = request.path_params["file"]
-    found = request.dashboard.static_files.find(name)
+    found = request.dashboard.static_files.find(file)
     if found is None:
         raise Problem(404, "no such file")
     tag = f'"{found.version}"'
-    headers = {"ETag": tag, "Cache-Control": IMMUTABLE if request.query.v == found.version else "no-cache"}
+    headers = {"ETag": tag, "Cache-Control": IMMUTABLE if query.v == found.version else "no-cache"}
     is_known = tag in request.headers.get("if-none-match", "")
     content, status = (b"", 304) if is_known else (found.content, 200)
-    return Response(content, status, headers, MEDIA_TYPES[Path(name).suffix])
+    return Response(content, status, headers, MEDIA_TYPES[Path(file).suffix])

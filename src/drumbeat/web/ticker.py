@@ -210,7 +210,7 @@ class Ticker:
         return SlowFacts(
             asked=asked,
             now=now,
-            instances=_sum_instances(instances),
+            instances=sum_instances(instances),
             leader=look.snapshot.leader,
             dead=dead,
             health=HealthTick(level=look.health.level, text=look.health.text),
@@ -243,7 +243,7 @@ def _queue_tick(queue: QueueStats, now: int, come: float | None, gone: float | N
     return QueueTick(**msgspec.structs.asdict(queue), lag=round(queue_lag(queue, now), 3), incoming=come, outgoing=gone)
 
 
-def _sum_instances(instances: Sequence[Instance]) -> InstancesTick:
+def sum_instances(instances: Sequence[Instance]) -> InstancesTick:
     workers = [each for each in instances if Role.WORKER in each.roles]
     return InstancesTick(
         alive=len(instances),

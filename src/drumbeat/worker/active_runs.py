@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from drumbeat.clock import Timer
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, RunningJob
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.tracing import AttemptSpan
@@ -36,6 +37,7 @@ class HandlerRun:
     """The call in a thread, which records when it ended."""
     deadline: float | None = None
     """When it times out, by the monotonic clock."""
+    timer: Timer | None = None
 
     @property
     def is_interrupted(self) -> bool:
@@ -58,7 +60,6 @@ class HandlerRun:
             self.abort(AbortReason.TIMED_OUT)
 
     def interrupt(self) -> None:
-        """Cancel the slot that awaits it."""
         self.cancels += 1
         self.slot.cancel()
 
@@ -85,6 +86,8 @@ class ActiveRuns:
 
     def remove(self, run: HandlerRun) -> None:
         self._runs.discard(run)
+        if run.timer is not None:
+            run.timer.cancel()
 
     def is_current_slot(self, task: "asyncio.Task[Any]") -> bool:
         """Whether this slot runs the job whose code is executing."""
@@ -96,7 +99,6 @@ class ActiveRuns:
             run.abort(reason)
 
     def interrupt_all(self, reason: AbortReason) -> None:
-        """Abort and interrupt them all."""
         for run in self:
             run.running.aborted.set(reason)
             run.interrupt()

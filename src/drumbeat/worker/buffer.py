@@ -81,7 +81,6 @@ class JobBuffer:
         return removed
 
     def drain(self) -> list[ClaimedJob]:
-        """Take everything out."""
         jobs, self._jobs = list(self._jobs), deque()
         return jobs
 

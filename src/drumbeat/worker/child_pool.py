@@ -220,7 +220,6 @@ class ChildProcess:
         self.process.exited.add_done_callback(lambda _: timer.cancel())
 
     async def kill_and_wait(self) -> None:
-        """Kill it, and return when it is dead and reaped."""
         self.process.kill()
         await self.process.wait_for_exit()
         self.close()

@@ -73,7 +73,6 @@ class CrashJournal:
         return cls(memory, slots, width)
 
     def set_instance(self, instance: InstanceId) -> None:
-        """Record the instance id."""
         id = instance.encode()
         _INSTANCE.pack_into(self._memory, _INSTANCE_AT, id, len(id))
 

@@ -186,7 +186,6 @@ class Fetcher:
         self.state = NOTIFIED
 
     def stop(self) -> None:
-        """Claim nothing any more."""
         self.state = STOPPED
 
     @property

@@ -20,12 +20,6 @@ from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.room_consumer import RoomConsumer
 from drumbeat.worker.store_loop import StoreLoop
 
-ROLES = {
-    "both": (Role.WORKER, Role.CONTROLLER),
-    "worker": (Role.WORKER,),
-    "controller": (Role.CONTROLLER,),
-}
-
 
 class WorkerDescription:
     """An `InstanceDescription`: what other instances know of this worker."""
@@ -45,7 +39,7 @@ class WorkerDescription:
             version=self._settings.version,
             host=socket.gethostname(),
             pid=os.getpid(),
-            roles=ROLES[self._settings.role],
+            roles=tuple(role for role in Role if self._settings.role in ("both", role)),
             queues=self._queues if works else (),
             tasks=self._tasks if works else {},
             concurrency=self._settings.concurrency if works else 0,

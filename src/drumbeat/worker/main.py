@@ -104,11 +104,15 @@ def first_of_group(error: BaseException) -> BaseException:
 
 
 def _exit_now(code: int = 0) -> None:
-    # In a thread: a reader of our output that has stopped reading would block us.
-    flushing = threading.Thread(target=_flush, name="drumbeat-flush", daemon=True)
-    flushing.start()
-    flushing.join(FLUSH_TIMEOUT)
+    _run_briefly(_flush)
     os._exit(code)
+
+
+def _run_briefly(call: Callable[..., None], *args: str) -> None:
+    """In a thread: a reader of our output that has stopped reading would block us."""
+    thread = threading.Thread(target=call, args=args, name="drumbeat-flush", daemon=True)
+    thread.start()
+    thread.join(FLUSH_TIMEOUT)
 
 
 def _flush() -> None:
@@ -126,10 +130,7 @@ def _exit_after_timeout() -> None:
 
 
 def _force_exit() -> None:
-    message = "this process exits by force: its work did not end in time"
-    logging_thread = threading.Thread(target=log.error, args=[message], daemon=True)
-    logging_thread.start()
-    logging_thread.join(FLUSH_TIMEOUT)
+    _run_briefly(log.error, "this process exits by force: its work did not end in time")
     _exit_now(EXIT_NO_STORE)
 
 

@@ -22,11 +22,6 @@ SUMMARY_INTERVAL = 1.0
 MAX_PROGRESS_BYTES = 4_096
 
 _CHARGED = frozenset({OutcomeKind.RETRY, OutcomeKind.DEAD})
-_FINAL = {
-    OutcomeKind.SUCCEEDED: JobState.SUCCEEDED,
-    OutcomeKind.DEAD: JobState.DEAD,
-    OutcomeKind.CANCELLED: JobState.CANCELLED,
-}
 
 
 def encode_progress(value: Any) -> str:
@@ -53,7 +48,6 @@ class OutcomeReporter:
         token too: one lane may claim a job again before the other lane has the answer to its report."""
         self.wake_threshold = 1
         """Number of outcomes that justifies a second concurrent call to the store."""
-        self.refused = 0
         self._counts = dict.fromkeys(("succeeded", "failed", "dead", "cancelled"), 0)
         self._summed_at = clock.monotonic()
 
@@ -139,7 +133,6 @@ class OutcomeReporter:
             self._counts = dict.fromkeys(self._counts, 0)
 
     def _emit_refused(self, instance: InstanceId, outcome: Outcome, job: ClaimedJob | None) -> None:
-        self.refused += 1
         task = "" if job is None else job.task
         self._events.emit(ResultRefused(instance=instance, id=outcome.id, token=outcome.token, task=task))
 
@@ -160,11 +153,10 @@ class OutcomeReporter:
             )
         if dead:
             self._counts["dead"] += 1
+            self._emit_finished(instance, job, outcome, JobState.DEAD)
         elif outcome.kind is OutcomeKind.CANCELLED:
             self._counts["cancelled"] += 1
-        state = JobState.DEAD if dead else _FINAL.get(outcome.kind)
-        if state is not None:
-            self._emit_finished(instance, job, outcome, state)
+            self._emit_finished(instance, job, outcome, JobState.CANCELLED)
 
     def _emit_finished(self, instance: InstanceId, job: ClaimedJob, outcome: Outcome, state: JobState) -> None:
         took = ((outcome.finished_at or 0) - (outcome.started_at or 0)) / 1e6

@@ -210,11 +210,11 @@ def to_outcome(
         kind=kind,
         started_at=started_at,
         finished_at=finished_at,
+        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,
         result=result.result,
         result_error=result.result_error,
         error=result.error,
         delay=delay,
-        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,
     )
 
 

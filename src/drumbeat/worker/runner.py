@@ -15,7 +15,6 @@ from types import coroutine
 from typing import Any
 
 from drumbeat import tracing
-from drumbeat.clock import Timer
 from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
@@ -104,7 +103,8 @@ class JobRunner:
         self._runs.add(run)
         self._journal.record_start(slot, run.jobs)
         limit = job.timeout or spec.timeout_us
-        timer = None if limit is None else self._clock.call_later(limit / 1e6, run.time_out)
+        if limit is not None:
+            run.timer = self._clock.call_later(limit / 1e6, run.time_out)
         token = CURRENT_JOB.set(running)
         result: HandlerResult | None = None
         try:
@@ -118,8 +118,6 @@ class JobRunner:
             if FORKS.count != self._forks:
                 FORKS.exit_forked_copy()
             CURRENT_JOB.reset(token)
-            if timer is not None:
-                timer.cancel()
             if run.is_abandoned:
                 raise SlotAbandoned
             self._journal.clear(slot)
@@ -188,7 +186,9 @@ class JobRunner:
         if self._emits_started:
             for job in jobs:
                 self._events.emit(JobStarted(instance=self._identity(), job=job))
-        timer = None if child_runner is not None else self._start_timer(spec, run)
+        if child_runner is None and (timeout := spec.timeout_for(jobs)) is not None:
+            run.deadline = self._clock.monotonic() + timeout
+            run.timer = self._clock.call_later(timeout, run.time_out)
         token: Token[Any] = CURRENT_BATCH.set(jobs) if spec.batch else CURRENT_JOB.set(running)
         attempt = run.span = tracing.start_attempt_span(jobs, is_batch=spec.batch is not None)
         result: HandlerResult | list[HandlerResult] | None = None
@@ -207,8 +207,6 @@ class JobRunner:
             token.var.reset(token)
             if attempt is not None:
                 attempt.detach()
-            if timer is not None:
-                timer.cancel()
             if run.is_abandoned:
                 raise SlotAbandoned
             self._journal.clear(slot)
@@ -218,7 +216,6 @@ class JobRunner:
     async def _call_handler(
         self, run: HandlerRun, spec: TaskSpec, arguments: list[Arguments]
     ) -> HandlerResult | list[HandlerResult]:
-        """Call the handler, on the loop or in a thread."""
         if spec.batch:
             call = functools.partial(spec.function, build_calls(run.jobs, arguments))
         else:
@@ -323,10 +320,3 @@ class JobRunner:
         with suppress(BaseException):
             error.__traceback__ = None
         return result
-
-    def _start_timer(self, spec: TaskSpec, run: HandlerRun) -> Timer | None:
-        limit = spec.timeout_for(run.jobs)
-        if limit is None:
-            return None
-        run.deadline = self._clock.monotonic() + limit
-        return self._clock.call_later(limit, run.time_out)

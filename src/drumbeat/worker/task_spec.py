@@ -35,7 +35,7 @@ class TaskSpec:
         self.timeout_us = task.options.timeout_us
         self.signature: str = task.signature.hash
         self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
-        self._upgrade = task.upgrader and _make_upgrade(task)
+        self._task = task
 
     def timeout_for(self, jobs: Iterable[ClaimedJob]) -> float | None:
         """The timeout of a run of these jobs in seconds; of a batch, the shortest."""
@@ -51,27 +51,20 @@ class TaskSpec:
 
     def _handle_undecodable(self, job: ClaimedJob, error: Undecodable) -> Arguments | HandlerResult | Outcome:
         if error.json and job.signature != self.signature:
-            if self._upgrade is None:
+            if (upgrader := self._task.upgrader) is None:
                 return blocked_outcome(job, blocked_on_version(job.task, job.signature))
             try:
-                return self._upgrade(job)
+                return self._decode_upgraded(upgrader(msgspec.json.decode(job.args), job.signature))
             except BaseException as broken:  # the user's upgrade function, or its result cannot be decoded either
                 return HandlerResult(kind=ResultKind.UNDECODABLE, error=describe_failure(broken))
         return HandlerResult(
             kind=ResultKind.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}")
         )
 
-
-def _make_upgrade(task: Task[..., Any]) -> Callable[[ClaimedJob], Arguments]:
-    def upgrade(job: ClaimedJob) -> Arguments:
-        assert task.upgrader is not None
-        upgraded = task.upgrader(msgspec.json.decode(job.args), job.signature)
+    def _decode_upgraded(self, upgraded: dict[str, Any]) -> Arguments:
         if not isinstance(upgraded, dict):
-            raise InvalidArguments(f"the upgrade of task {task.name!r} must give a dict of arguments")
-        text = task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT)
-        return task.signature.decode(text, limit=MAX_PAYLOAD_LIMIT)
-
-    return upgrade
+            raise InvalidArguments(f"the upgrade of task {self.name!r} must give a dict of arguments")
+        return self.decode(self._task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT))
 
 
 def build_task_specs(tasks: Iterable[Task[..., Any]]) -> dict[str, TaskSpec]:
@@ -92,9 +85,8 @@ def find_resting_queues(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[
     by_queue: dict[str, list[Callable[[], bool] | None]] = {}
     for task in tasks:
         by_queue.setdefault(task.options.queue, []).append(task.is_claiming_paused)
-    found = {queue: [rests for rests in each if rests is not None] for queue, each in by_queue.items()}
     return {
         queue: lambda all_of=tuple(rests): all(rests() for rests in all_of)  # type: ignore[misc]
-        for queue, rests in found.items()
-        if len(rests) == len(by_queue[queue])
+        for queue, rests in by_queue.items()
+        if None not in rests
     }

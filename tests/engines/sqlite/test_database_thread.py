@@ -11,13 +11,13 @@ import pytest
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.store.sqlite import database_thread
-from drumbeat.store.sqlite.database_thread import DatabaseThread, RequestGroup, RequestResult, TakeQueued
+from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult, TakeQueued
 from tests.waiting import until, until_sync
 
 FILE = Path("/x/jobs.db")
 
 
-class RecordingHandler:
+class RecordingHandler(GroupHandler[str]):
     """Runs each request with the context "db"; `gate` holds up the group under way."""
 
     def __init__(self) -> None:

@@ -83,8 +83,9 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
         (SQL.schedules.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
         (SQL.schedules.orphaned, "(blocked_on>? AND blocked_on<?)"),
         (SQL.schedules.fires, "PRIMARY KEY (schedule=? AND at<?)"),
-        (SQL.schedules.prunable_fires, "drumbeat_fire_by_age (last<?)"),
-        (SQL.schedules.undeclared, "drumbeat_schedule_of_code (declared_at<?)"),
+        (SQL.schedules.has_old_fires, "drumbeat_fire_by_age (last<?)"),
+        (SQL.schedules.delete_fires, "drumbeat_fire_by_age (last<?)"),
+        (SQL.schedules.has_undeclared, "drumbeat_schedule_of_code (declared_at<?)"),
     ],
 )
 def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
@@ -125,7 +126,7 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
         given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
         for statement in (
             *(SQL.schedules.due, SQL.schedules.next_at, SQL.schedules.shortest_interval, SQL.schedules.stalled),
-            *(SQL.schedules.orphaned, SQL.schedules.undeclared, SQL.instances.heartbeat_reply),
+            *(SQL.schedules.orphaned, SQL.schedules.has_undeclared, SQL.instances.heartbeat_reply),
         ):
             raw.execute(statement, given).fetchall()
         raw.close()

@@ -70,7 +70,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
     if job.state is JobState.RUNNING:
         locks = await _read_waited_locks(store, describe_job(id))
         return ExplainContext(job=job, now=now, dead_after=dead_after, instances=instances, locks=locks)
-    task = client.registry.find(job.task)
+    task, blocking = client.registry.find(job.task), parse_blocking_schedule(job.blocked_on)
     queues = {queue.name: queue for queue in await store.inspect.list_queues()}
     return ExplainContext(
         job=job,
@@ -83,7 +83,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         else None,
         retries=job.retries if job.retries is not None or task is None else task.options.retries,
         error=await _read_last_error(store, job),
-        schedule=await _read_schedule(store, job),
+        schedule=None if blocking is None else await store.schedules.get(blocking),
     )
 
 
@@ -92,11 +92,6 @@ async def _read_last_error(store: Store, job: Job) -> Failure | None:
         return job.error
     attempts = (await store.inspect.get_attempts([job.id]))[job.id]
     return next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
-
-
-async def _read_schedule(store: Store, job: Job) -> Schedule | None:
-    name = parse_blocking_schedule(job.blocked_on)
-    return None if name is None else await store.schedules.get(name)
 
 
 async def _read_waited_locks(store: Store, what: str) -> list[LockInfo]:

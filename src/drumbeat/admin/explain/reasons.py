@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.admin.explain.context import MAX_AHEAD, ExplainContext
+from drumbeat.core.field_doc import doc
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import JobState
 from drumbeat.core.lock import LockInfo, TicketInfo, describe_job, parse_job
@@ -50,22 +52,17 @@ class ReasonKind(StrEnum):
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     kind: ReasonKind
-    text: str
-    """One sentence for people."""
-    facts: dict[str, Fact]
-    """The same for programs; timestamps are RFC 3339 text."""
+    text: Annotated[str, doc("One sentence for people.")]
+    facts: Annotated[dict[str, Fact], doc("The same for programs; timestamps are RFC 3339 text.")]
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not run, or that it does."""
 
     job: JobId
-    view: str
-    """ready, scheduled, running ..."""
-    at: datetime
-    """By the store's clock."""
-    reasons: list[Reason]
-    """At least one; the decisive one first."""
+    view: Annotated[str, doc("ready, scheduled, running ...")]
+    at: Annotated[datetime, doc("By the store's clock.")]
+    reasons: Annotated[list[Reason], doc("At least one; the decisive one first.")]
 
 
 def explain(context: ExplainContext) -> Explanation:

@@ -33,7 +33,7 @@ def command(no_dashboard: bool, ends: bool, opens: bool, svg: str | None) -> int
     Exits 0 if everything ended as expected.
     """
     from drumbeat.cli import output
-    from drumbeat.cli.demo.main import DemoRunner
+    from drumbeat.cli.demo.main import run_demo
     from drumbeat.cli.demo.screen import DemoScreen, save_svg, show_address, show_result, show_staying
 
     console = output.console()
@@ -57,9 +57,7 @@ def command(no_dashboard: bool, ends: bool, opens: bool, svg: str | None) -> int
 
         # A worker that briefly outlives its supervisor may still write there.
         folder = around.enter_context(tempfile.TemporaryDirectory(prefix="drumbeat-demo-", ignore_cleanup_errors=True))
-        return asyncio.run(
-            DemoRunner(Path(folder), screen, dashboard=dashboard, stays=stays).run(on_result=report_result)
-        )
+        return asyncio.run(run_demo(Path(folder), screen, dashboard=dashboard, stays=stays, on_result=report_result))
 
 
 def _make_dashboard(console: Console) -> DemoDashboard | None:

@@ -6,22 +6,39 @@ Each is a write request of the API like any other. The scenario does not count t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import Any
 
 from drumbeat import Drumbeat
 from drumbeat.cli.demo import app as shop
+from drumbeat.cli.demo.scenario import PAGES
 from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
-from drumbeat.web.panels import Button, ButtonResult, Panel
+from drumbeat.handle import JobHandle
+from drumbeat.web.panels import Button, ButtonAction, ButtonResult, Panel
 from drumbeat.web.problem import Problem
 from drumbeat.web.route import AccessRole
 
 BURST = 10_000
 DELAY_S = 10
-PAGES = 120
 BATCH = 1_000
 CANCEL_TIMEOUT = 3.0
 """Seconds for running jobs to notice that they are cancelled."""
+
+ENQUEUE: dict[str, Callable[[int], Awaitable[JobHandle[Any]]]] = {
+    "Success": lambda number: shop.greet.enqueue(f"customer {number}"),
+    "Delayed": lambda number: shop.remind.using(delay=DELAY_S).enqueue(number),
+    "Transient failure": lambda number: shop.charge.enqueue(number, cents=990),
+    "Permanent failure": lambda number: shop.deliver.enqueue(number, address="1 Nowhere Lane", api_key="sk-demo-1234"),
+    "Long": lambda _: shop.report.enqueue(PAGES),
+}
+"""The job of each button that enqueues one."""
+
+
+def _button(label: str, text: str, action: ButtonAction, **more: Any) -> Button:
+    """The first word of the label is its name, in the address."""
+    return Button(name=label.split()[0].lower(), label=label, text=text, action=action, **more)
 
 
 class DemoButtons:
@@ -33,64 +50,31 @@ class DemoButtons:
         """Until it has ended, only the scenario itself may kill workers or clear jobs."""
 
     def panel(self) -> Panel:
+        job, admin = self._job_button, AccessRole.ADMIN
         return Panel(
             name="demo",
             title="Try it",
             text="Enqueue a job, and watch how it ends.",
             buttons=(
-                Button(name="success", label="Success", text="a job that succeeds at once", action=self.success),
-                Button(name="delayed", label="Delayed", text=f"a job that is due in {DELAY_S} s", action=self.delayed),
-                Button(
-                    name="transient",
-                    label="Transient failure",
-                    text="fails twice, then succeeds",
-                    action=self.transient,
-                ),
-                Button(
-                    name="permanent",
-                    label="Permanent failure",
-                    text="fails until it is a dead letter",
-                    action=self.permanent,
-                ),
-                Button(name="long", label="Long", text="runs for 4 s and reports its progress", action=self.long),
-                Button(name="burst", label="Burst", text=f"{BURST:,} small jobs at once", action=self.burst),
-                Button(
-                    name="kill",
-                    label="Kill a worker",
-                    text="SIGKILL to the busiest; another takes its place",
-                    action=self.kill,
-                    role=AccessRole.ADMIN,
-                ),
-                Button(
-                    name="clear",
-                    label="Clear",
-                    text="cancel, discard and delete all jobs of the demo",
-                    action=self.clear,
-                    role=AccessRole.ADMIN,
-                    danger=True,
+                job("Success", "a job that succeeds at once", "it succeeds at once"),
+                job("Delayed", f"a job that is due in {DELAY_S} s", f"it starts in {DELAY_S} s"),
+                job("Transient failure", "fails twice, then succeeds", "it fails twice, then succeeds"),
+                job("Permanent failure", "fails until it is a dead letter", "it will be a dead letter"),
+                job("Long", "runs for 4 s and reports its progress", "its page shows the progress"),
+                _button("Burst", f"{BURST:,} small jobs at once", self.burst),
+                _button("Kill a worker", "SIGKILL to the busiest; another takes its place", self.kill, role=admin),
+                _button(
+                    "Clear", "cancel, discard and delete all jobs of the demo", self.clear, role=admin, danger=True
                 ),
             ),
         )
 
-    async def success(self) -> ButtonResult:
-        job = await shop.greet.enqueue(f"customer {next(self._orders)}")
-        return ButtonResult(message=f"Enqueued {job.id}: it succeeds at once")
+    def _job_button(self, label: str, text: str, outcome: str) -> Button:
+        async def press() -> ButtonResult:
+            job = await ENQUEUE[label](next(self._orders))
+            return ButtonResult(message=f"Enqueued {job.id}: {outcome}")
 
-    async def delayed(self) -> ButtonResult:
-        job = await shop.remind.using(delay=DELAY_S).enqueue(next(self._orders))
-        return ButtonResult(message=f"Enqueued {job.id}: it starts in {DELAY_S} s")
-
-    async def transient(self) -> ButtonResult:
-        job = await shop.charge.enqueue(order=next(self._orders), cents=990)
-        return ButtonResult(message=f"Enqueued {job.id}: it fails twice, then succeeds")
-
-    async def permanent(self) -> ButtonResult:
-        job = await shop.deliver.enqueue(next(self._orders), address="1 Nowhere Lane", api_key="sk-demo-1234")
-        return ButtonResult(message=f"Enqueued {job.id}: it will be a dead letter")
-
-    async def long(self) -> ButtonResult:
-        job = await shop.report.enqueue(PAGES)
-        return ButtonResult(message=f"Enqueued {job.id}: its page shows the progress")
+        return _button(label, text, press)
 
     async def burst(self) -> ButtonResult:
         # At the lowest priority: a job of another button pressed meanwhile should start at once.

@@ -69,40 +69,36 @@ class SignalScope:
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
-class DemoRunner:
-    def __init__(self, folder: Path, screen: DemoScreen, *, dashboard: DemoDashboard | None, stays: bool) -> None:
-        self._folder = folder
-        self._screen = screen
-        self._dashboard = dashboard
-        self._stays = stays
-        self._signals = SignalScope()
-
-    async def run(self, *, on_result: Callable[[DemoResult], None]) -> int:
-        """Run everything; `on_result` is called when the scenario has ended. Returns the exit code."""
-        flags = _demo_flags(self._folder)
-        app.configure(flags)
-        with self._signals.handle_signals():
-            async with app, DemoWorkers(flags, self._folder, size=WORKERS) as workers, AsyncExitStack() as around:
-                buttons = await around.enter_async_context(self._dashboard.serve(workers)) if self._dashboard else None
-                with self._screen:
-                    result = await self._signals.run(Scenario(workers, self._screen).run())
-                if result is None:
-                    return self._exit_code
+async def run_demo(
+    folder: Path,
+    screen: DemoScreen,
+    *,
+    dashboard: DemoDashboard | None,
+    stays: bool,
+    on_result: Callable[[DemoResult], None],
+) -> int:
+    """Run everything; `on_result` is called when the scenario has ended. Returns the exit code."""
+    flags, signals = _demo_flags(folder), SignalScope()
+    app.configure(flags)
+    with signals.handle_signals():
+        async with app, AsyncExitStack() as around:
+            workers = DemoWorkers(flags, folder, size=WORKERS)
+            around.push_async_callback(workers.stop)
+            buttons = await around.enter_async_context(dashboard.serve(workers)) if dashboard else None
+            with screen.live:
+                result = await signals.run(Scenario(workers, screen).run())
+            if result is not None:
                 if buttons is not None:
                     buttons.is_scenario_running = False
                 on_result(result)
-                if self._stays:
-                    await self._signals.run(asyncio.Event().wait())
-                    if self._signals.signal is signal.SIGINT:  # otherwise the terminal may be gone
-                        self._screen.say("Stopping the workers and removing their files.")
-        # Ctrl-C is the normal way to end it.
-        return (
-            self._exit_code if self._signals.signal in (signal.SIGTERM, signal.SIGHUP) else int(bool(result.problems))
-        )
-
-    @property
-    def _exit_code(self) -> int:
-        return 128 + (self._signals.signal or signal.SIGTERM)
+                if stays:
+                    await signals.run(asyncio.Event().wait())
+                    if signals.signal is signal.SIGINT:  # otherwise the terminal may be gone
+                        screen.say("Stopping the workers and removing their files.")
+    # After the scenario, Ctrl-C is the normal way to end it.
+    if result is None or signals.signal in (signal.SIGTERM, signal.SIGHUP):
+        return 128 + (signals.signal or signal.SIGTERM)
+    return int(bool(result.problems))
 
 
 def _demo_flags(folder: Path) -> dict[str, Any]:

@@ -1,23 +1,24 @@
-"""The steps of the demo, and whether all jobs ended as expected. Displays nothing itself: it reports to a `ProgressView`.
+"""The steps of the demo, and whether all jobs ended as expected. Displays nothing itself: `screen.py` does.
 
 two workers start > enqueue every kind of job > kill a worker in the middle of the long job > wait > check
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from drumbeat.cli.demo import app as shop
 from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
-from drumbeat.core.instance import InstanceState
+from drumbeat.core.instance import Instance, InstanceState
 from drumbeat.core.job import Job, JobState, NewJob
 from drumbeat.core.job_query import JobCounts
-from drumbeat.durations import MICROSECOND
+
+if TYPE_CHECKING:
+    from drumbeat.cli.demo.screen import DemoScreen
 
 POLL_INTERVAL = 0.1
 """Seconds between two queries of the store."""
@@ -29,41 +30,46 @@ SCENARIO_TIMEOUT = 35.0
 ENDED = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 
 
-class JobKind(msgspec.Struct, frozen=True, kw_only=True):
-    """One way for jobs to end: its name, its task, the number of jobs, and how each must end."""
+class JobKind(msgspec.Struct, frozen=True):
+    """One way for jobs to end: its name, its task, the number of jobs, how to make one, and how each must end."""
 
     name: str
     task: str
     jobs: int
+    build: Callable[[int], NewJob]
+    """Of the number of the job, from 1."""
     ends: JobState = JobState.SUCCEEDED
     attempts: int = 1
     """Expected number if no worker dies."""
 
 
+def _build_delivery(number: int) -> NewJob:
+    return shop.deliver.bind(order=199 + number, address=f"{number} Nowhere Lane", api_key="sk-demo-1234")
+
+
 KINDS = (
-    JobKind(name="success", task="greet", jobs=20),
-    JobKind(name="many small", task="resize", jobs=500),
-    JobKind(name="delayed", task="remind", jobs=6),
-    JobKind(name="transient fail", task="charge", jobs=8, attempts=3),
-    JobKind(name="permanent fail", task="deliver", jobs=3, ends=JobState.DEAD, attempts=3),
-    JobKind(name="gives up at once", task="refund", jobs=1, ends=JobState.DEAD),
-    JobKind(name="worker killed", task="report", jobs=1),
+    JobKind("success", "greet", 20, lambda number: shop.greet.bind(f"customer {number}")),
+    JobKind("many small", "resize", 500, lambda number: shop.resize.bind(number)),
+    JobKind("delayed", "remind", 6, lambda number: shop.remind.using(delay=(3 + number) / 4).bind(number)),
+    JobKind("transient fail", "charge", 8, lambda number: shop.charge.bind(order=99 + number, cents=990), attempts=3),
+    JobKind("permanent fail", "deliver", 3, _build_delivery, ends=JobState.DEAD, attempts=3),
+    JobKind(
+        "gives up at once", "refund", 1, lambda _: shop.refund.bind(300, reason="changed my mind"), ends=JobState.DEAD
+    ),
+    JobKind("worker killed", "report", 1, lambda _: shop.report.bind(PAGES)),
 )
 
 
-class KindProgress(msgspec.Struct, frozen=True, kw_only=True):
+class KindProgress(msgspec.Struct, frozen=True):
     """The progress of the jobs of a kind."""
 
     kind: JobKind
-    succeeded: int = 0
-    dead: int = 0
-    running: int = 0
-    pending: int = 0
+    counts: JobCounts = JobCounts()
     detail: str = ""
 
     @property
     def ended(self) -> int:
-        return self.succeeded + self.dead
+        return self.counts.succeeded + self.counts.dead
 
 
 class KindResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,18 +87,13 @@ class KindResult(msgspec.Struct, frozen=True, kw_only=True):
 class Recovery(msgspec.Struct, kw_only=True):
     """How the job of the killed worker was recovered, as far as observed."""
 
-    victim: str = ""
-    pid: int = 0
-    page: int = 0
-    killed_at: float = 0.0
+    victim: Instance
+    page: int
+    killed_at: float
     found_dead_after: float | None = None
     """Seconds after the kill."""
-    successor: str | None = None
-    taken_over_after: float | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        return self.successor is not None and self.taken_over_after is not None
+    taken_over: tuple[str, float] | None = None
+    """By which worker, and the seconds."""
 
 
 class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: list[KindResult]
     dead_letters: list[Job]
-    recovery: Recovery
+    recovery: Recovery | None
     earliest: float
     """Minimum lateness of the delayed jobs in seconds; negative: one started too early."""
     latest: float
@@ -110,31 +111,21 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def problems(self) -> list[str]:
         found = [f"{row.kind.name}: not as expected" for row in self.rows if not row.as_expected]
-        if not self.recovery.is_complete:
+        if self.recovery is None or self.recovery.taken_over is None:
             found.append("the job of the killed worker was not taken over")
         if self.earliest < 0:
             found.append("a delayed job ran before it was due")
         return found
 
 
-class ProgressView(Protocol):
-    """Displays the scenario."""
-
-    def note(self, text: str) -> None:
-        """Show one line."""
-
-    def show(self, counts: list[KindProgress]) -> None:
-        """Show the progress; called often."""
-
-
 class Scenario:
     """One run of the demo's scenario."""
 
-    def __init__(self, workers: DemoWorkers, screen: ProgressView) -> None:
+    def __init__(self, workers: DemoWorkers, screen: DemoScreen) -> None:
         self._workers = workers
         self._screen = screen
         self._app = shop.app
-        self._recovery = Recovery()
+        self._recovery: Recovery | None = None
         self._report_id = ""
         self._began_at = SYSTEM.monotonic()
 
@@ -157,23 +148,32 @@ class Scenario:
         self._screen.note(f"{self._workers.size} worker processes started, under a supervisor")
 
     async def _enqueue(self) -> None:
-        handles = await self._app.enqueue_many(_build_jobs())
+        # The report comes first: its worker is the one to be killed. The many small jobs come last.
+        kinds = sorted(KINDS, key=lambda kind: {"report": 0, "resize": 2}.get(kind.task, 1))
+        jobs = [kind.build(number) for kind in kinds for number in range(1, kind.jobs + 1)]
+        handles = await self._app.enqueue_many(msgspec.structs.replace(job, key=SCENARIO_KEY) for job in jobs)
         self._report_id = handles[0].id
         self._screen.note(f"{len(handles)} jobs enqueued in one transaction")
 
     async def _poll(self) -> bool:
         """Show the progress, do the next step, and return whether all jobs have ended."""
         job = await self._app.jobs.show(self._report_id)
-        counts = [
-            _kind_progress(kind, await self._app.jobs.counts(task=kind.task, key=SCENARIO_KEY), job) for kind in KINDS
+        page = f"page {_read_page(job)} of {PAGES}" if job.state is JobState.RUNNING else ""
+        progress = [
+            KindProgress(
+                kind,
+                await self._app.jobs.counts(task=kind.task, key=SCENARIO_KEY),
+                page if kind.task == job.task else "",
+            )
+            for kind in KINDS
         ]
-        self._screen.show(counts)
-        if not self._recovery.victim:
-            small = next(count for count in counts if count.kind.task == "resize")
+        self._screen.show(progress)
+        if self._recovery is None:
+            small = next(each for each in progress if each.kind.task == "resize")
             await self._kill_in_the_middle(job, small.ended == small.kind.jobs)
-        elif not self._recovery.is_complete:
-            await self._watch_recovery(job)
-        return all(count.ended >= count.kind.jobs for count in counts)
+        elif self._recovery.taken_over is None:
+            await self._watch_recovery(job, self._recovery)
+        return all(each.ended >= each.kind.jobs for each in progress)
 
     async def _kill_in_the_middle(self, job: Job, small_done: bool) -> None:
         """Kill the worker of the report; if possible after the small jobs, so that only the report is affected."""
@@ -184,20 +184,21 @@ class Scenario:
         if owner.state is not InstanceState.ALIVE:
             return
         self._workers.kill(owner.pid)
-        self._recovery = Recovery(victim=owner.id, pid=owner.pid, page=page, killed_at=SYSTEM.monotonic())
+        self._recovery = Recovery(victim=owner, page=page, killed_at=SYSTEM.monotonic())
         self._screen.note(f"kill -9 {owner.pid}: worker {owner.id} dies at page {page} of the report")
 
-    async def _watch_recovery(self, job: Job) -> None:
-        seen, since = self._recovery, SYSTEM.monotonic() - self._recovery.killed_at
+    async def _watch_recovery(self, job: Job, seen: Recovery) -> None:
+        since = SYSTEM.monotonic() - seen.killed_at
         if seen.found_dead_after is None:
-            victim = await self._app.instances.show(seen.victim)
+            victim = await self._app.instances.show(seen.victim.id)
             if victim.state is InstanceState.DEAD:
                 seen.found_dead_after = since
                 self._screen.note(
                     f"its supervisor noticed: after {since:.1f} s its jobs are free, and another worker is started"
                 )
-        if job.instance not in (None, seen.victim) and (job.state is JobState.RUNNING or job.state in ENDED):
-            seen.successor, seen.taken_over_after = job.instance, since
+        has_run = job.state is JobState.RUNNING or job.state in ENDED
+        if job.instance is not None and job.instance != seen.victim.id and has_run:
+            seen.taken_over = job.instance, since
             self._screen.note(f"worker {job.instance} has the report now, {since:.1f} s after the kill")
 
     async def _collect_result(self) -> DemoResult:
@@ -214,39 +215,6 @@ class Scenario:
         )
 
 
-def _kind_progress(kind: JobKind, seen: JobCounts, report: Job) -> KindProgress:
-    is_running = kind.task == report.task and report.state is JobState.RUNNING
-    return KindProgress(
-        kind=kind,
-        succeeded=seen.succeeded,
-        dead=seen.dead,
-        running=seen.running,
-        pending=seen.ready + seen.scheduled + seen.retrying + seen.waiting,
-        detail=f"page {_read_page(report)} of {PAGES}" if is_running else "",
-    )
-
-
-def _build_jobs() -> Iterator[NewJob]:
-    """The report comes first: its worker is the one to be killed."""
-    yield shop.report.using(key=SCENARIO_KEY).bind(PAGES)
-    for number in range(_count_jobs_of("greet")):
-        yield shop.greet.using(key=SCENARIO_KEY).bind(f"customer {number + 1}")
-    for number in range(_count_jobs_of("remind")):
-        yield shop.remind.using(key=SCENARIO_KEY, delay=1 + number / 4).bind(number + 1)
-    for number in range(_count_jobs_of("charge")):
-        yield shop.charge.using(key=SCENARIO_KEY).bind(order=100 + number, cents=990)
-    for number in range(_count_jobs_of("deliver")):
-        task = shop.deliver.using(key=SCENARIO_KEY)
-        yield task.bind(order=200 + number, address=f"{number + 1} Nowhere Lane", api_key="sk-demo-1234")
-    yield shop.refund.using(key=SCENARIO_KEY).bind(order=300, reason="changed my mind")
-    for number in range(_count_jobs_of("resize")):
-        yield shop.resize.using(key=SCENARIO_KEY).bind(number + 1)
-
-
-def _count_jobs_of(task: str) -> int:
-    return next(kind.jobs for kind in KINDS if kind.task == task)
-
-
 def _read_page(job: Job) -> int:
     progress: Any = None if job.progress is None else msgspec.json.decode(job.progress)
     return progress["page"] if isinstance(progress, dict) else 0
@@ -256,13 +224,13 @@ def _lateness(job: Job) -> float:
     """Seconds from due to started; 0 for crashed jobs, whose start is not the first."""
     if job.started_at is None or job.crashes:
         return 0.0
-    return (job.started_at - job.due_at) / (1_000_000 * MICROSECOND)
+    return (job.started_at - job.due_at).total_seconds()
 
 
 def _kind_result(kind: JobKind, jobs: list[Job]) -> KindResult:
     ends = [job.state for job in jobs]
     runs = [job.failures + job.crashes + (job.state is JobState.SUCCEEDED) for job in jobs]
-    crashed = [job for job in jobs if job.crashes]
+    ended_at = [job.finished_at for job in jobs if job.finished_at is not None]
     # Other jobs of the killed worker have one more run.
     charged = all(run == kind.attempts + job.crashes for job, run in zip(jobs, runs, strict=True))
     return KindResult(
@@ -271,11 +239,6 @@ def _kind_result(kind: JobKind, jobs: list[Job]) -> KindResult:
         dead=ends.count(JobState.DEAD),
         retried=sum(run > 1 for run in runs),
         attempts=sum(runs),
-        seconds=_elapsed_seconds([job.created_at for job in jobs], [job.finished_at for job in jobs]),
-        as_expected=ends == [kind.ends] * kind.jobs and charged and (kind.task != "report" or bool(crashed)),
+        seconds=(max(ended_at) - min(job.created_at for job in jobs)).total_seconds() if ended_at else 0.0,
+        as_expected=ends == [kind.ends] * kind.jobs and charged and (kind.task != "report" or jobs[0].crashes > 0),
     )
-
-
-def _elapsed_seconds(starts: list[datetime], ends: list[datetime | None]) -> float:
-    known = [end for end in ends if end is not None]
-    return (max(known) - min(starts)).total_seconds() if known and starts else 0.0

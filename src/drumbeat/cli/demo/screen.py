@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -42,33 +42,24 @@ SUMMARY: output.TextTable[KindResult] = output.TextTable(
 
 
 class DemoScreen:
-    """`with DemoScreen(console):` draws; `render()` is what it leaves on a terminal."""
+    """`with screen.live:` draws on a terminal; `render()` is what it leaves there."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._notes: list[str] = []
-        self._counts = [KindProgress(kind=kind) for kind in KINDS]
+        self._counts = [KindProgress(kind) for kind in KINDS]
         self._began_at = SYSTEM.monotonic()
         self._shown_at = self._began_at
-        self._live = (
-            Live(console=console, refresh_per_second=12, get_renderable=self.render) if console.is_terminal else None
+        self.live: AbstractContextManager[object] = (
+            Live(console=console, refresh_per_second=12, get_renderable=self.render)
+            if console.is_terminal
+            else nullcontext()
         )
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def note(self, text: str) -> None:
         line = f"{SYSTEM.monotonic() - self._began_at:5.1f} s  {formatting.escape(text)}"
         self._notes.append(line)
-        if self._live is None:
+        if not self._console.is_terminal:
             self._console.print(Text(line), soft_wrap=True)
 
     def say(self, text: str) -> None:
@@ -77,7 +68,7 @@ class DemoScreen:
 
     def show(self, counts: list[KindProgress]) -> None:
         changed, self._counts = counts != self._counts, counts
-        if self._live is None and changed and SYSTEM.monotonic() - self._shown_at >= PROGRESS_INTERVAL:
+        if not self._console.is_terminal and changed and SYSTEM.monotonic() - self._shown_at >= PROGRESS_INTERVAL:
             self._shown_at = SYSTEM.monotonic()
             parts = ", ".join(f"{count.kind.name} {count.ended}/{count.kind.jobs}" for count in counts)
             self._console.print(Text(f"{self._shown_at - self._began_at:5.1f} s  {parts}"), soft_wrap=True)
@@ -115,13 +106,15 @@ def _bars(counts: Iterable[KindProgress]) -> Table:
 
 
 def _describe_progress(count: KindProgress) -> str:
-    parts = [(count.dead, "dead"), (count.running, "running"), (count.pending, "waiting")]
+    seen = count.counts
+    pending = seen.ready + seen.scheduled + seen.retrying + seen.waiting
+    parts = [(seen.dead, "dead"), (seen.running, "running"), (pending, "waiting")]
     text = ", ".join(f"{number} {word}" for number, word in parts if number)
     return f"{text}, {count.detail}" if count.detail else text or ("done" if count.ended == count.kind.jobs else "")
 
 
 def _style(count: KindProgress) -> str:
-    if count.dead:
+    if count.counts.dead:
         return "red"
     return "green" if count.ended == count.kind.jobs else "cyan"
 
@@ -158,17 +151,16 @@ def _dead_letter_table(job: Job) -> Table:
 
 def _describe_recovery(result: DemoResult) -> str:
     seen = result.recovery
-    if not seen.victim:
+    if seen is None:
         return "No worker was killed."
     found = (
         "was not found dead" if seen.found_dead_after is None else f"was found dead after {seen.found_dead_after:.1f} s"
     )
-    taken = (
-        "nobody took its job over"
-        if seen.taken_over_after is None
-        else (f"worker {seen.successor} took its job over after {seen.taken_over_after:.1f} s")
-    )
-    return f"Worker {seen.victim} (pid {seen.pid}), killed at page {seen.page} of the report, {found}; {taken}."
+    taken = "nobody took its job over"
+    if seen.taken_over is not None:
+        taken = f"worker {seen.taken_over[0]} took its job over after {seen.taken_over[1]:.1f} s"
+    victim = f"Worker {seen.victim.id} (pid {seen.victim.pid})"
+    return f"{victim}, killed at page {seen.page} of the report, {found}; {taken}."
 
 
 def save_svg(path: str, screen: DemoScreen, result: DemoResult) -> None:

@@ -16,8 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from drumbeat import appref, logs
 from drumbeat.cli.failures import NotDone
@@ -65,23 +64,17 @@ def _isolate(log_path: str) -> None:
 
 
 class DemoWorkers:
-    """`async with DemoWorkers(...)`: the workers run while the body does. Their ids are read from the store."""
+    """The workers, until `stop`. Their ids are read from the store."""
 
     def __init__(self, flags: Mapping[str, Any], folder: Path, *, size: int) -> None:
-        self._flags = dict(flags) | {"processes": size}
         self._log = folder / "workers.log"
         self.size = size
-
-    async def __aenter__(self) -> Self:
-        arguments = {"log_path": str(self._log), "ref": APP, "flags": self._flags}
+        arguments = {"log_path": str(self._log), "ref": APP, "flags": {**flags, "processes": size}}
         self._supervisor = ManagedProcess(
             "drumbeat.cli.demo.workers:supervise", arguments, label="drumbeat-demo supervisor"
         )
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def stop(self) -> None:
         try:
             # Without their supervisor, also when this is cancelled, the workers stop by themselves.
             await self._supervisor.stop(LEAVE_TIMEOUT)

@@ -5,14 +5,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.audit import (
-    ALL_ENTRIES,
-    REQUEST_KEY_TTL_US,
-    AuditEntry,
-    AuditFilter,
-    NewAuditEntry,
-    drop_long_answer,
-)
+from drumbeat.core import audit
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.records import AUDIT_ENTRIES
@@ -23,19 +16,21 @@ class PostgresAudit:
         self._sql = parts.sql.audit
         self._connection = parts.connection
 
-    async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
+    async def begin(
+        self, act: audit.NewAuditEntry, *, within_us: int = audit.REQUEST_KEY_TTL_US
+    ) -> audit.AuditEntry | None:
         found = AUDIT_ENTRIES.read_rows(await self._connection.transact(partial(self._begin, act, within_us)))
         return next((entry for row in found if (entry := row.to_record()).id != act.id), None)
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
-        facts = (id, touched, outcome, drop_long_answer(answer))
+        facts = (id, touched, outcome, audit.drop_long_answer(answer))
         await self._connection.call(lambda session: session.execute(self._sql.end, *facts))
 
-    async def get(self, id: str) -> AuditEntry | None:
+    async def get(self, id: str) -> audit.AuditEntry | None:
         found = AUDIT_ENTRIES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, id)))
         return found[0].to_record() if found else None
 
-    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
+    async def list_page(self, query: audit.AuditFilter = audit.ALL_ENTRIES) -> list[audit.AuditEntry]:
         wanted = (query.before, max(query.limit, 0), query.who, query.verb, query.target)
         found = await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
         return [row.to_record() for row in AUDIT_ENTRIES.read_rows(found)]
@@ -46,7 +41,7 @@ class PostgresAudit:
         )
         return len(gone)
 
-    async def _begin(self, act: NewAuditEntry, within: int, session: Session) -> list[Any]:
+    async def _begin(self, act: audit.NewAuditEntry, within: int, session: Session) -> list[Any]:
         """The entry that holds the request key, which may be this one; empty: there is no key."""
         if act.request_key is not None:
             await session.execute(self._sql.expire_key, act.who, act.request_key, within)

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimedJob, ClaimRequest, MalformedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import array_literal, claimed_jobs
@@ -95,6 +95,11 @@ class ReportAndClaimReply:
         """The ids of the recorded outcomes, separated by spaces, if not all were recorded."""
         self.next_due: int | None = summary["next_due"]
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
+
+    def to_result(self, statuses: list[WriteStatus]) -> ClaimResult:
+        return ClaimResult(
+            statuses=statuses, jobs=self.jobs, now=self.now, next_due_at=self.next_due, malformed=self.malformed
+        )
 
 
 class PostgresClaimer:

@@ -24,9 +24,6 @@ _TRAILER = struct.pack(">h", -1)
 _NULL = struct.pack(">i", -1)
 _LENGTHS = [struct.pack(">i", length) for length in range(1024)]
 _length = struct.Struct(">i").pack
-_int2 = struct.Struct(">ih").pack
-_int4 = struct.Struct(">ii").pack
-_int8 = struct.Struct(">iq").pack
 
 
 def _text(value: str | None) -> bytes:
@@ -36,19 +33,14 @@ def _text(value: str | None) -> bytes:
     return _length(len(raw)) + raw
 
 
-def _short(value: int) -> bytes:
-    return _int2(2, value)
+def _integer(code: str) -> Encode:
+    """Encodes integers of one size, by its letter in `struct`."""
+    pack, size = struct.Struct(f">i{code}").pack, struct.calcsize(f">{code}")
+    return lambda value: _NULL if value is None else pack(size, value)
 
 
-def _integer(value: int | None) -> bytes:
-    return _NULL if value is None else _int4(4, value)
-
-
-def _big(value: int | None) -> bytes:
-    return _NULL if value is None else _int8(8, value)
-
-
-_BY_TYPE: dict[str, Encode] = {"text": _text, "smallint": _short, "integer": _integer, "bigint": _big}
+_big = _integer("q")
+_BY_TYPE: dict[str, Encode] = {"text": _text, "smallint": _integer("h"), "integer": _integer("i"), "bigint": _big}
 _VARYING = ("id", "args", "key")
 _ENCODERS = {name: _BY_TYPE[COLUMN_TYPES[name]] for name in GIVEN_FIELDS if name not in _VARYING}
 _FIELD_NAMES = (*_ENCODERS, "run_at", "delay")

@@ -4,7 +4,7 @@ from typing import Any
 
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.store import health
-from drumbeat.store.health import healthy
+from drumbeat.store.health import healthy, unhealthy
 from drumbeat.store.postgres import schema
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.error_translation import LATEST_VERSION
@@ -52,21 +52,19 @@ def _durability(server: Any) -> HealthCheck:
     off = [name for name in ("fsync", "full_page_writes") if server[name] == "off"]
     if off:
         advice = "a crash of the machine may damage the whole database: switch it on"
-        return HealthCheck(name="durability", level=HealthLevel.BAD, value=f"{' and '.join(off)} off", advice=advice)
+        return unhealthy(HealthLevel.BAD, "durability", f"{' and '.join(off)} off", advice)
     value = f"fsync on, synchronous_commit {server['synchronous_commit']}"
     if server["synchronous_commit"] != "off":
         return healthy("durability", value)
     advice = "a crash of the server loses the last acknowledged jobs: set synchronous_commit to on for this user"
-    return HealthCheck(name="durability", level=HealthLevel.WARN, value=value, advice=advice)
+    return unhealthy(HealthLevel.WARN, "durability", value, advice)
 
 
 def _pooler(pooled: bool) -> HealthCheck:
     if not pooled:
         return healthy("pooler", "none, or in session mode")
     value = "transaction mode: LISTEN does not work through it, workers poll twice a second"
-    return HealthCheck(
-        name="pooler", level=HealthLevel.NOTE, value=value, advice="connect workers directly for quicker pickups"
-    )
+    return unhealthy(HealthLevel.NOTE, "pooler", value, "connect workers directly for quicker pickups")
 
 
 def _connections(server: Any) -> HealthCheck:
@@ -82,20 +80,18 @@ def _transactions(row: Any) -> HealthCheck:
     if row["seconds"] < _LONG_TRANSACTION_S:
         return healthy("long transactions", value)
     advice = "while it is open no dead row can be removed and claims get slower: end it, and set a time-out for such sessions"
-    return HealthCheck(
-        name="long transactions", level=HealthLevel.WARN, value=f"{value} ({row['what']})", advice=advice
-    )
+    return unhealthy(HealthLevel.WARN, "long transactions", f"{value} ({row['what']})", advice)
 
 
 def _autovacuum(setting: str, row: Any) -> HealthCheck:
     if setting == "off":
         advice = "dead rows of the queue are never removed, and claims get slower and slower: switch it on"
-        return HealthCheck(name="autovacuum", level=HealthLevel.BAD, value="off", advice=advice)
+        return unhealthy(HealthLevel.BAD, "autovacuum", "off", advice)
     if row is None:
-        return HealthCheck(name="autovacuum", level=HealthLevel.NOTE, value="on; nothing is known of the table of jobs")
+        return unhealthy(HealthLevel.NOTE, "autovacuum", "on; nothing is known of the table of jobs")
     last = "never yet" if row["seconds"] is None else f"{health.format_age(row['seconds'])} ago"
     value = f"on; {row['dead']:,} dead rows beside {row['live']:,} live jobs, last vacuum {last}"
     if row["dead"] <= max(_MAX_DEAD_ROWS, row["live"]):
         return healthy("autovacuum", value)
     advice = "it does not keep up, or a long transaction keeps it from removing them; claims get slower"
-    return HealthCheck(name="autovacuum", level=HealthLevel.WARN, value=value, advice=advice)
+    return unhealthy(HealthLevel.WARN, "autovacuum", value, advice)

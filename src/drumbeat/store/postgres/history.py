@@ -110,21 +110,18 @@ class HistoryPartitions:
     async def _drop_day(self, name: str, session: Session) -> bool:
         with contextlib.suppress(asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
             async with session.transaction():
-                await session.execute(self._sql.local_timeouts)
+                await session.execute(self._sql.set_timeouts, True)
                 await session.execute(for_partition(self._sql.drop_day, name))
             return True
         return False
 
     async def _execute_with_timeouts(self, statement: str, session: Session) -> None:
-        if self._connection.pooled:
-            await session.execute(self._sql.local_timeouts)
-            await session.execute(statement)
-            return
-        await session.execute(self._sql.session_timeouts)
+        await session.execute(self._sql.set_timeouts, self._connection.pooled)
         try:
             await session.execute(statement)
         finally:
-            await session.execute(self._sql.reset_timeouts)
+            if not self._connection.pooled:
+                await session.execute(self._sql.reset_timeouts)
 
 
 def day_start_us(name: str) -> int:

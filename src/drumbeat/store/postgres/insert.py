@@ -89,9 +89,7 @@ class PostgresInserter:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        for _, answer in self._waiting:
-            if not answer.done():
-                answer.set_exception(StoreUnavailable("the store was closed"))
+        _fail(self._waiting, StoreUnavailable("the store was closed"))
         self._waiting.clear()
 
     async def add_in_transaction(self, session: Session, jobs: Sequence[NewJob]) -> list[int]:

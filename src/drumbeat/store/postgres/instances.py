@@ -8,16 +8,9 @@ the jobs that were claimed in between.
 from collections.abc import Sequence
 from functools import partial
 
+from drumbeat.core import transitions
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.transitions import (
-    add_follow_ups,
-    blame_crash,
-    crash_failure,
-    find_on_dead_jobs,
-    leave_outcome,
-    report_crash,
-)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.postgres import rows
@@ -116,7 +109,7 @@ class PostgresInstances:
         await session.execute(self._sql.instances.resign_lead, id)
         if not held:
             return None
-        outcomes = [leave_outcome(job) for job in held]
+        outcomes = [transitions.leave_outcome(job) for job in held]
         return (await self._completion.record_current(session, id, outcomes))[1]
 
     async def _declare_dead(
@@ -127,11 +120,11 @@ class PostgresInstances:
             return DeadInstanceReport(declared=False), None
         await session.execute(self._sql.instances.set_ended, id, InstanceState.DEAD.value, reason)
         await session.execute(self._sql.instances.resign_lead, id)
-        decided = blame_crash(jobs, started, reason, jobs[0].now if jobs else 0)
-        report = report_crash(transition for _, transition in decided)
-        if dead_ids := find_on_dead_jobs(decided):
+        decided = transitions.blame_crash(jobs, started, reason, jobs[0].now if jobs else 0)
+        report = transitions.report_crash(transition for _, transition in decided)
+        if dead_ids := transitions.find_on_dead_jobs(decided):
             found = await session.fetch(self._sql.inspect.live_record, dead_ids, WHOLE_TEXT)
-            decided = add_follow_ups(decided, map(rows.job, found), crash_failure(reason))
+            decided = transitions.add_follow_ups(decided, map(rows.job, found), transitions.crash_failure(reason))
         earliest = await self._completion.apply(session, id, decided)
         await session.execute(self._sql.instances.set_end_reason, id, report.describe(reason))
         return report, earliest

@@ -145,9 +145,7 @@ class PostgresJobs:
             recorded = set((answer.recorded_ids or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
             statuses = await self._completion.build_statuses(session, instance, outcomes, done)
-        return ClaimResult(
-            statuses=statuses, jobs=answer.jobs, now=answer.now, next_due_at=answer.next_due, malformed=answer.malformed
-        )
+        return answer.to_result(statuses)
 
     async def _report_all_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
@@ -160,17 +158,15 @@ class PostgresJobs:
             statuses, soonest = await self._completion.record_outcomes(session, instance, outcomes)
             if soonest is not None:
                 self._claimer.lower_bounds(soonest)
-        wanted: list[ClaimedJob] = []
+        unblocked: list[ClaimedJob] = []
         malformed: list[MalformedJob] = []
         if claim is not None and claim.unblocks and claim.limit > 0:
-            wanted, malformed = await self._claimer.claim_blocked(session, instance, claim)
-            claim = ClaimRequest(queues=claim.queues, limit=claim.limit - len(wanted) - len(malformed))
+            unblocked, malformed = await self._claimer.claim_blocked(session, instance, claim)
+            claim = ClaimRequest(queues=claim.queues, limit=claim.limit - len(unblocked) - len(malformed))
         answer = await self._claimer.report_and_claim(session, instance, (), claim)
-        jobs, malformed = wanted + answer.jobs, malformed + answer.malformed
-        result = ClaimResult(
-            statuses=statuses, jobs=jobs, now=answer.now, next_due_at=answer.next_due, malformed=malformed
-        )
-        return result, soonest
+        answer.jobs[:0] = unblocked
+        answer.malformed[:0] = malformed
+        return answer.to_result(statuses), soonest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
         found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, ids)}

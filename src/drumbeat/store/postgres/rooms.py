@@ -8,10 +8,13 @@ WAL.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
-from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.postgres.parts import PostgresParts
+from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.records import ROOM_MESSAGES
 
 
 class PostgresRooms:
@@ -22,25 +25,12 @@ class PostgresRooms:
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if not messages:
             return
-        columns = (
-            [message.to for message in messages],
-            [message.id for message in messages],
-            [message.room for message in messages],
-            [message.signature for message in messages],
-            [message.args for message in messages],
-        )
+        columns = to_columns(map(msgspec.structs.astuple, messages))
         await self._connection.call(lambda session: session.execute(self._sql.send, *columns, encode_hint(messages)))
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.take, instance, limit))
-        messages: list[RoomMessage] = []
-        for row in found:
-            values, faults = salvage(RoomMessage, dict(row))
-            if faults:
-                log_faults("message of a room", row["id"], faults)
-            else:
-                messages.append(RoomMessage(**values))
-        return sorted(messages, key=lambda message: message.id)
+        return sorted(ROOM_MESSAGES.read_rows(found), key=lambda message: message.id)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await self._fetch_ids(self._sql.list_untaken, messages)

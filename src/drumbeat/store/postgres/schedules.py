@@ -12,30 +12,9 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import jitter
+from drumbeat.core import overlap
+from drumbeat.core import schedule as model
 from drumbeat.core.job import OutcomeKind
-from drumbeat.core.overlap import (
-    FireBatch,
-    FirePlan,
-    ScheduleSnapshot,
-    interval_of,
-    make_skip,
-    plan_fire,
-    split_into_rounds,
-)
-from drumbeat.core.schedule import (
-    DueSchedules,
-    Fire,
-    FireRequest,
-    FireResult,
-    NewSchedule,
-    OnceState,
-    Overlap,
-    Schedule,
-    ScheduleChange,
-    ScheduleState,
-    blocked_on_schedule,
-    once_state,
-)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.parts import PostgresParts
@@ -49,7 +28,7 @@ _BACKFILL_RETRY_DELAYS = (*_FIRE_RETRY_DELAYS, *[0.2] * 10)
 """The same for a backfill, for which a person waits and which is not repeated."""
 _CANCELLED = OutcomeKind.CANCELLED.value
 
-IndexedFiring = tuple[int, FireRequest]
+IndexedFiring = tuple[int, model.FireRequest]
 
 
 class PostgresSchedules:
@@ -61,13 +40,14 @@ class PostgresSchedules:
         self._clock = parts.clock
 
     async def put(
-        self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
+        self, schedule: model.NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
-        facts = [*msgspec.to_builtins(schedule).values(), interval_of(schedule), cursor, next_at, by]
-        if revision is None:
-            return await self._connection.call(lambda session: session.fetchval(self._sql.put_new, *facts)) is not None
-        facts.append(revision)
-        return await self._connection.call(lambda session: session.fetchval(self._sql.put_changed, *facts)) is not None
+        facts = [*msgspec.to_builtins(schedule).values(), overlap.interval_of(schedule), cursor, next_at, by]
+        statement = self._sql.put_new
+        if revision is not None:
+            statement = self._sql.put_changed
+            facts.append(revision)
+        return await self._connection.call(lambda session: session.fetchval(statement, *facts)) is not None
 
     async def declare(self, names: Sequence[str]) -> list[str]:
         if not names:
@@ -75,48 +55,42 @@ class PostgresSchedules:
         missing = await self._connection.call(lambda session: session.fetch(self._sql.declare, list(names)))
         return [row["name"] for row in missing]
 
-    async def set_state(self, change: ScheduleChange) -> bool:
-        values = (
-            change.name,
-            change.revision,
-            change.state.value,
-            change.cursor,
-            change.next_at,
-            change.by,
-            change.reason,
-        )
+    async def set_state(self, change: model.ScheduleChange) -> bool:
+        *values, _ = msgspec.to_builtins(change).values()
 
         async def work(session: Session) -> bool:
             now = await session.fetchval(self._sql.change, *values)
             if now is not None and change.skipped is not None:
-                await self._insert_fires([make_skip(change.name, change.skipped, now)], session)
+                await self._insert_fires([overlap.make_skip(change.name, change.skipped, now)], session)
             return now is not None
 
         return await self._connection.transact(work)
 
-    async def get(self, name: str) -> Schedule | None:
+    async def get(self, name: str) -> model.Schedule | None:
         found = SCHEDULES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, name)))
         return found[0].to_record() if found else None
 
-    async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+    async def list_page(
+        self, *, after: str | None = None, limit: int = 1_000, all: bool = False
+    ) -> list[model.Schedule]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.page, after or "", all, limit))
         return [row.to_record() for row in SCHEDULES.read_rows(found)]
 
-    async def get_due(self, limit: int) -> DueSchedules:
-        async def look(session: Session) -> DueSchedules:
+    async def get_due(self, limit: int) -> model.DueSchedules:
+        async def look(session: Session) -> model.DueSchedules:
             # In this order: what becomes due between the two statements is in the first.
             ahead = await session.fetchrow(self._sql.next_due)
             found = await session.fetch(self._sql.due, ahead["now"], limit)
             schedules = [row.to_record() for row in SCHEDULES.read_rows(found)]
-            return DueSchedules(
+            return model.DueSchedules(
                 now=ahead["now"], schedules=schedules, next_at=ahead["next_at"], min_interval=ahead["shortest"]
             )
 
         return await self._connection.call(look)
 
-    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
-        answers: dict[int, FireResult] = {}
-        for requests in split_into_rounds(firings):
+    async def fire(self, firings: Sequence[model.FireRequest]) -> list[model.FireResult]:
+        answers: dict[int, model.FireResult] = {}
+        for requests in overlap.split_into_rounds(firings):
             left = requests
             advances = all(request.advances for _, request in requests)
             for delay in _FIRE_RETRY_DELAYS if advances else _BACKFILL_RETRY_DELAYS:
@@ -131,7 +105,7 @@ class PostgresSchedules:
                     break
         # What was locked throughout is unchanged, and still due.
         return [
-            answers.get(position) or FireResult(name=request.name, applied=False)
+            answers.get(position) or model.FireResult(name=request.name, applied=False)
             for position, request in enumerate(firings)
         ]
 
@@ -151,10 +125,10 @@ class PostgresSchedules:
 
     async def list_fires(
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> dict[str, list[Fire]]:
+    ) -> dict[str, list[model.Fire]]:
         last = _MAX_TIMESTAMP if before is None else before
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
-        fires: dict[str, list[Fire]] = {name: [] for name in names}
+        fires: dict[str, list[model.Fire]] = {name: [] for name in names}
         for row in FIRES.read_rows(found):
             fires[row.schedule].append(row)
         return fires
@@ -162,13 +136,13 @@ class PostgresSchedules:
     async def prune_fires(self, before: int, limit: int) -> int:
         return len(await self._connection.call(lambda session: session.fetch(self._sql.delete_fires, before, limit)))
 
-    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
+    async def claim_once(self, key: str, instance: InstanceId) -> model.OnceState:
         async def work(session: Session) -> Any:
             await session.execute(self._sql.begin_once, key, instance)
             return await session.fetchrow(self._sql.once_state, key)
 
         found = await self._connection.transact(work)
-        return once_state(found["instance"], instance, is_done=found["done_at"] is not None)
+        return model.once_state(found["instance"], instance, is_done=found["done_at"] is not None)
 
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         return (
@@ -178,18 +152,18 @@ class PostgresSchedules:
 
     async def _fire(
         self, requests: Sequence[IndexedFiring], session: Session
-    ) -> tuple[dict[int, FireResult], int | None]:
+    ) -> tuple[dict[int, model.FireResult], int | None]:
         """Fire what can be locked now; return the results by position, and the earliest run_at of new jobs."""
         now, snapshots, missing = await self._load_snapshots([request.name for _, request in requests], session)
         locked = [each for each in requests if each[1].name in snapshots or each[1].name in missing]
         recorded = await self._load_recorded_fires([request for _, request in locked], session)
-        plans = [plan_fire(snapshots.get(request.name), request, recorded, now) for _, request in locked]
+        plans = [overlap.plan_fire(snapshots.get(request.name), request, recorded, now) for _, request in locked]
         due = await self._apply_plans(plans, session)
         return {position: plan.result for (position, _), plan in zip(locked, plans, strict=True)}, due
 
     async def _load_snapshots(
         self, names: list[str], session: Session
-    ) -> tuple[int, dict[str, ScheduleSnapshot], set[str]]:
+    ) -> tuple[int, dict[str, overlap.ScheduleSnapshot], set[str]]:
         """The time, the snapshots of those schedules that could be locked, and the names that do not exist."""
         locked = await session.fetch(self._sql.lock, names)
         held = {row["name"] for row in locked}
@@ -204,13 +178,14 @@ class PostgresSchedules:
             else {}
         )
         waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
-        snapshots: dict[str, ScheduleSnapshot] = {}
+        snapshots: dict[str, overlap.ScheduleSnapshot] = {}
         for row in locked:
             if row["name"] in busy:
                 continue
+            facts = (*list(row)[:7], live.get(row["current"]), waiting.get(row["name"], []))
             try:
-                snapshots[row["name"]] = _snapshot(row, live.get(row["current"]), waiting.get(row["name"], []))
-            except ValueError:  # an unknown state or overlap, written by hand: it is not fired
+                snapshots[row["name"]] = msgspec.convert(facts, overlap.ScheduleSnapshot)
+            except msgspec.ValidationError:  # an unknown state or overlap, written by hand: it is not fired
                 missing.add(row["name"])
         return now, snapshots, missing
 
@@ -221,10 +196,10 @@ class PostgresSchedules:
 
         Updates `live`: a pending job may have been claimed since.
         """
-        cancelling = [row for row in locked if row["overlap"] == Overlap.CANCEL]
+        cancelling = [row for row in locked if row["overlap"] == model.Overlap.CANCEL]
         if not cancelling:
             return {}, set()
-        names = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
+        names = {model.blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
         for row in await session.fetch(self._sql.list_waiting, list(names)):
             waiting.setdefault(names[row["blocked_on"]], []).append(row["id"])
@@ -239,15 +214,17 @@ class PostgresSchedules:
         live.update({id: state for id, state in states.items() if id in live})
         return waiting, {name for name, each in wanted.items() if any(id not in states for id in each)}
 
-    async def _load_recorded_fires(self, firings: Sequence[FireRequest], session: Session) -> set[tuple[str, int]]:
+    async def _load_recorded_fires(
+        self, firings: Sequence[model.FireRequest], session: Session
+    ) -> set[tuple[str, int]]:
         fire_times = [(request.name, fire.at) for request in firings for fire in request.fires]
         if not fire_times:
             return set()
         return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times))}
 
-    async def _apply_plans(self, plans: Sequence[FirePlan], session: Session) -> int | None:
+    async def _apply_plans(self, plans: Sequence[overlap.FirePlan], session: Session) -> int | None:
         """Write plans in a few statements for all of them; return the earliest run_at of new jobs."""
-        batch = FireBatch(plans)
+        batch = overlap.FireBatch(plans)
         if batch.cancel:
             cancelled = [(id, _CANCELLED, *[None] * 6) for id in batch.cancel]
             await session.execute(self._sql.clear_current, batch.cleared)
@@ -261,7 +238,7 @@ class PostgresSchedules:
             await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates)))
         return batch.earliest_run_at
 
-    async def _insert_fires(self, records: Sequence[Fire], session: Session) -> None:
+    async def _insert_fires(self, records: Sequence[model.Fire], session: Session) -> None:
         if records:
             await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records)))
 
@@ -276,17 +253,3 @@ class PostgresSchedules:
         if still:
             await session.execute(self._sql.advance_schedule, still)
         return len(stuck) + len(still)
-
-
-def _snapshot(row: Any, live: str | None, waiting: list[JobId]) -> ScheduleSnapshot:
-    return ScheduleSnapshot(
-        name=row["name"],
-        revision=row["revision"],
-        cursor=row["cursor"],
-        state=ScheduleState(row["state"]),
-        overlap=Overlap(row["overlap"]),
-        interval=row["every"],
-        current=row["current"],
-        live_state=live,
-        waiting=waiting,
-    )

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
@@ -12,6 +14,17 @@ from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.parts import PostgresParts
+
+_PARAMETERS = ("state", "view", "task", "queue", "key", "error", "schedule", "instance")
+"""$1 to $8 of a scan or filter: fields of JobFilter."""
+_SET_PARAMETERS = {
+    "small_of_key": ("task", "key"),
+    "small_running": ("instance",),
+    "small_ready": ("queue",),
+    "small_future": ("queue",),
+    "small_unsucceeded": ("state", "task"),
+}
+"""The same of the statements of small sets."""
 
 
 class PostgresSearch:
@@ -62,38 +75,21 @@ class PostgresSearch:
     async def _run_search(
         self, session: Session, filter: JobFilter, guard: StatementGuard, search: Search
     ) -> list[ScanResult]:
-        answer: Any = None
-        while True:
-            try:
-                question = search.send(answer)
-            except StopIteration as end:
-                results: list[ScanResult] = end.value
-                return results
-            answer = await self._answer_question(session, filter, guard, question)
+        step = job_search.advance(search)
+        while not isinstance(step, list):
+            step = job_search.advance(search, await self._answer_question(session, filter, guard, step))
+        return step
 
     async def _answer_question(
         self, session: Session, filter: JobFilter, guard: StatementGuard, question: Question
     ) -> Any:
         statement = guard(getattr(self._sql.search, question.statement))
+        facts = msgspec.to_builtins(filter)
         if isinstance(question, SmallSet):
-            found = await session.fetch(statement, *_set_arguments(question.statement, filter), question.limit)
-            return [row["id"] for row in found]
-        state = None if filter.state is None else filter.state.value
-        view = None if filter.view is None else filter.view.value
-        wanted = (state, view, filter.task, filter.queue, filter.key, filter.error, filter.schedule, filter.instance)
+            given = [facts[name] for name in _SET_PARAMETERS.get(question.statement, ())]
+            return [row["id"] for row in await session.fetch(statement, *given, question.limit)]
+        wanted = [facts[name] for name in _PARAMETERS]
         limit_or_ids = question.limit if isinstance(question, RangeScan) else question.ids
         row = await session.fetchrow(statement, *wanted, question.span.low, question.span.high, limit_or_ids)
         matches: list[tuple[JobId, str]] = list(zip(row["ids"] or (), row["views"] or (), strict=True))
         return (row["scanned"], row["smallest"], matches) if isinstance(question, RangeScan) else matches
-
-
-def _set_arguments(statement: str, filter: JobFilter) -> tuple[str | None, ...]:
-    """The arguments of the statement of a small set."""
-    state = None if filter.state is None else filter.state.value
-    return {
-        "small_of_key": (filter.task, filter.key),
-        "small_running": (filter.instance,),
-        "small_ready": (filter.queue,),
-        "small_future": (filter.queue,),
-        "small_unsucceeded": (state, filter.task),
-    }.get(statement, ())

@@ -100,9 +100,8 @@ class PostgresNotifier:
     async def close(self) -> None:
         """Send what is pending, if the server answers."""
         self._closed = True
-        self._flush_requested.set()
         if (task := self._task) is not None:
-            await asyncio.wait([task], timeout=FLUSH_TIMEOUT)
+            await self.flush()
             task.cancel()
 
     def _deliver(self, due: int) -> None:
@@ -158,11 +157,7 @@ class PostgresWake:
         try:
             if not self._connection.pooled:
                 await self._subscribe(channels)
-            async with run_in_background(
-                _PollingFallback(self._clock, subscriber.on_gap)
-                if self._connection.pooled
-                else _PostgresSubscription(self._connection, self._clock, subscriber.on_gap)
-            ):
+            async with run_in_background(_PostgresSubscription(self._connection, self._clock, subscriber.on_gap)):
                 yield None
         finally:
             self._subscribers.remove(subscriber)
@@ -201,7 +196,8 @@ class PostgresWake:
 
 
 class _PostgresSubscription:
-    """Keeps the connection that listens: reopens it when it is lost, and pings it while it is silent."""
+    """Keeps the connection that listens: reopens it when it is lost, and pings it while it is silent. Where LISTEN cannot
+    be used, it tells the subscriber to check from time to time instead."""
 
     name = "drumbeat subscription"
 
@@ -211,6 +207,9 @@ class _PostgresSubscription:
         self._on_gap = on_gap
 
     async def run(self) -> None:
+        while self._connection.pooled:
+            await self._clock.sleep(jitter(FALLBACK_POLL_INTERVAL))
+            self._on_gap()
         while True:
             was_lost = await self._wait_until_lost()
             self._connection.lost.clear()
@@ -230,18 +229,3 @@ class _PostgresSubscription:
                 await self._connection.lost.wait()
                 return True
         return False
-
-
-class _PollingFallback:
-    """Replaces a subscription where LISTEN cannot be used: tells the subscriber to check from time to time."""
-
-    name = "drumbeat polling fallback"
-
-    def __init__(self, clock: Clock, on_gap: Callable[[], None]) -> None:
-        self._clock = clock
-        self._on_gap = on_gap
-
-    async def run(self) -> None:
-        while True:
-            await self._clock.sleep(jitter(FALLBACK_POLL_INTERVAL))
-            self._on_gap()

@@ -83,8 +83,3 @@ def translate_error(error: Exception, display_url: str) -> DrumbeatError:
 def is_connection_intact(error: BaseException) -> bool:
     """Whether the connection can be used again: the reply was complete, or nothing was sent."""
     return isinstance(error, exceptions.ResponseError | DrumbeatError | ValueError | TypeError)
-
-
-def as_outage(error: DrumbeatError) -> DrumbeatError:
-    """Return the error for a store that was open before: configuration may be repaired while we wait."""
-    return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error

@@ -9,11 +9,11 @@ from operator import attrgetter
 
 from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.errors import DrumbeatError, StoreUnavailable
-from drumbeat.ids import JobId, pack_id, unpack_id
+from drumbeat.ids import pack_id, unpack_id
 from drumbeat.names import check_priority
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
-from drumbeat.store.redis.record_format import JobHeader
+from drumbeat.store.redis.record_format import JobHeader, pairs
 from drumbeat.store.redis.rows import encode_json
 
 _MAX_GROUP_SIZE = 10_000
@@ -157,9 +157,7 @@ class RedisInserter:
         _, refused = await self._pool.run("add_jobs", *insert_arguments(jobs), timeout=timeout)
         if not refused:
             return [AddResult(job.id, True) for job in jobs]
-        existing: dict[int, JobId] = {
-            position: unpack_id(id) for position, id in zip(refused[::2], refused[1::2], strict=True)
-        }
+        existing = {position: unpack_id(id) for position, id in pairs(refused)}
         return [
             AddResult(existing.get(position, job.id), position not in existing)
             for position, job in enumerate(jobs, start=1)

@@ -93,17 +93,10 @@ class RedisInspect(RedisSearch):
         known = {task for record in instances.decode_new_instances(records) for task in record.tasks}
         found: list[TaskStats] = []
         for name in sorted(counts.keys() | known):
-            count = counts.get(name, {})
-            found.append(
-                TaskStats(
-                    name=name,
-                    pending=count.get("live", 0) - runs.get(name, 0),
-                    running=runs.get(name, 0),
-                    succeeded=count.get("succeeded", 0),
-                    dead=count.get("dead", 0),
-                    cancelled=count.get("cancelled", 0),
-                )
-            )
+            count, running_jobs = counts.get(name, {}), runs.get(name, 0)
+            ended = {state: count.get(state, 0) for state in ("succeeded", "dead", "cancelled")}
+            pending = count.get("live", 0) - running_jobs
+            found.append(TaskStats(name=name, pending=pending, running=running_jobs, **ended))
         return found
 
     async def list_instances(self, *, all: bool = False) -> list[Instance]:

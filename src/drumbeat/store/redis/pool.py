@@ -17,13 +17,7 @@ from redis import exceptions  # noqa: TID253
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.store.redis.address import Node, RedisAddress
 from drumbeat.store.redis.connection import RedisConnection, Value
-from drumbeat.store.redis.failures import (
-    DRIVER_ERRORS,
-    as_outage,
-    is_connection_intact,
-    translate_error,
-    translate_errors,
-)
+from drumbeat.store.redis.failures import DRIVER_ERRORS, is_connection_intact, translate_error, translate_errors
 from drumbeat.store.redis.keys import RedisKeys
 from drumbeat.store.redis.scripts import SCRIPTS
 
@@ -195,9 +189,9 @@ class RedisPool:
         try:
             with translate_errors(self.address.display_url):
                 connection = await self._connect()
-        except DrumbeatError as error:
-            if self._has_connected:
-                raise as_outage(error) from error
+        except ConfigError as error:
+            if self._has_connected:  # it may be repaired while we wait
+                raise StoreUnavailable(str(error)) from error
             raise
         self._has_connected = True
         return connection

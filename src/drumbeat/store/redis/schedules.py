@@ -63,19 +63,16 @@ class RedisSchedules:
     async def fire(self, firings: Sequence[schedule.FireRequest]) -> list[schedule.FireResult]:
         if not firings:
             return []
-        answers = await self._pool.run(
-            "fire_schedules", *(value for firing in firings for value in _firing_arguments(firing))
-        )
+        values = [value for firing in firings for value in _firing_arguments(firing)]
+        answers = await self._pool.run("fire_schedules", *values)
         return [_decode_fired(firing.name, answer) for firing, answer in zip(firings, answers, strict=True)]
 
     async def advance_stalled(self) -> int:
         return int(await self._pool.run("advance_stalled_schedules"))
 
     async def retire_undeclared(self, undeclared_since: int) -> list[str]:
-        return [
-            name.decode("utf-8", "replace")
-            for name in await self._pool.run("retire_undeclared_schedules", undeclared_since)
-        ]
+        names = await self._pool.run("retire_undeclared_schedules", undeclared_since)
+        return [name.decode("utf-8", "replace") for name in names]
 
     async def list_fires(
         self, names: Sequence[str], *, before: int | None = None, limit: int = 100
@@ -108,16 +105,9 @@ def _definition_arguments(schedule: NewSchedule) -> list[Value]:
     head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
     rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
-    return [
-        *(encode_json(schedule), schedule.task, schedule.queue, schedule.priority, head, rest),
-        *(
-            schedule.overlap.value,
-            _or_empty(interval_of(schedule)),
-            _or_empty(schedule.end),
-            schedule.origin.value,
-            schedule.app,
-        ),
-    ]
+    job = (schedule.task, schedule.queue, schedule.priority, head, rest)
+    rule = (schedule.overlap.value, _or_empty(interval_of(schedule)), _or_empty(schedule.end))
+    return [encode_json(schedule), *job, *rule, schedule.origin.value, schedule.app]
 
 
 def _skip_arguments(skip: schedule.SkippedRange) -> list[Value]:

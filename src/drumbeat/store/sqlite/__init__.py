@@ -36,14 +36,14 @@ class SqliteStore(Store):
         parts = SqliteParts.build(path, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
         self.url = url
         self._parts = parts
-        self.jobs = SqliteJobs(parts)
-        self.instances = SqliteInstances(parts)
-        self.schedules = SqliteSchedules(parts)
-        self.locks = SqliteLocks(parts)
-        self.rooms = SqliteRooms(parts)
-        self.stats = SqliteStats(parts)
-        self.inspect = SqliteInspect(parts)
-        self.audit = SqliteAudit(parts)
+        self.jobs = SqliteJobs(parts, parts.sql.jobs)
+        self.instances = SqliteInstances(parts, parts.sql.instances)
+        self.schedules = SqliteSchedules(parts, parts.sql.schedules)
+        self.locks = SqliteLocks(parts, parts.sql.locks)
+        self.rooms = SqliteRooms(parts, parts.sql.rooms)
+        self.stats = SqliteStats(parts, parts.sql.stats)
+        self.inspect = SqliteInspect(parts, parts.sql.inspect)
+        self.audit = SqliteAudit(parts, parts.sql.audit)
         self.wake = SqliteWake(
             path, parts.notifier, clock, notify=parts.writer.notify, identity=lambda: parts.writer.identity
         )

@@ -5,7 +5,7 @@ This module knows nothing of jobs, nor of threads: `writer` and `reader` decide 
 
 import ctypes
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ class SqliteConnection:
         self._db = sqlite3.connect(
             uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
+        self._execute: Callable[[str, Parameters], sqlite3.Cursor] = self._db.execute
         self.last_rowid = 0
         """The rowid of the last row that `run_rows` inserted."""
         try:
@@ -97,38 +98,40 @@ class SqliteConnection:
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
         """Execute a statement. Returns how many rows it changed."""
-        return self._db.execute(sql, parameters).rowcount
+        return self._execute(sql, parameters).rowcount
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
         """The only value of the only row, or None."""
-        cursor = self._db.execute(sql, parameters)
+        cursor = self._execute(sql, parameters)
         row = cursor.fetchone()
         cursor.close()
         return None if row is None else row[0]
 
     def row(self, sql: str, parameters: Parameters = ()) -> Any:
-        cursor = self._db.execute(sql, parameters)
+        cursor = self._execute(sql, parameters)
         row = cursor.fetchone()
         cursor.close()
         return row
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Any]:
         """All rows as they are stored. Bytes of a text that are not UTF-8 become lone surrogates."""
-        self._db.text_factory = _decode_lossless
-        try:
-            return self._db.execute(sql, parameters).fetchall()
-        finally:
-            self._db.text_factory = str
+        with self._lossless_text():
+            return self._execute(sql, parameters).fetchall()
 
     def named_rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """As `rows`, each row by the names of its columns."""
-        self._db.text_factory = _decode_lossless
-        try:
-            cursor = self._db.execute(sql, parameters)
+        with self._lossless_text():
+            cursor = self._execute(sql, parameters)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    @contextmanager
+    def _lossless_text(self) -> Iterator[None]:
+        before, self._db.text_factory = self._db.text_factory, _decode_lossless
+        try:
+            yield
         finally:
-            self._db.text_factory = str
+            self._db.text_factory = before
 
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
@@ -136,13 +139,13 @@ class SqliteConnection:
         Returns how many rows it changed.
         """
         if len(rows) == 1:
-            cursor = self._db.execute(sql, (*fixed, *rows[0]))
+            cursor = self._execute(sql, (*fixed, *rows[0]))
             if cursor.rowcount:
                 self.last_rowid = cursor.lastrowid or 0
             return cursor.rowcount
         changed = 0
         for parameters, statement in _split_batches(sql, width, rows, fixed):
-            cursor = self._db.execute(statement, parameters)
+            cursor = self._execute(statement, parameters)
             if cursor.rowcount:
                 changed += cursor.rowcount
                 self.last_rowid = cursor.lastrowid or 0

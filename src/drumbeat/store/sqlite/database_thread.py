@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -55,7 +55,7 @@ RequestGroup = list[DatabaseRequest[C]]
 TakeQueued = Callable[[int], RequestGroup[C]]
 
 
-class GroupHandler(Protocol[C]):
+class GroupHandler(Generic[C]):
     """What the thread does with requests. All but `interrupt` is called on the thread."""
 
     def run_group(self, group: RequestGroup[C], take_queued: TakeQueued[C]) -> Sequence[RequestResult]:
@@ -63,9 +63,11 @@ class GroupHandler(Protocol[C]):
 
         Returns a result for each request; those that are missing are delivered later. What is raised fails the whole group.
         """
+        raise NotImplementedError
 
     def idle_timeout(self) -> float | None:
         """How many seconds to wait for a request before `on_idle` is called; None: for ever."""
+        return None
 
     def on_idle(self) -> None:
         """No request came within `idle_timeout`."""

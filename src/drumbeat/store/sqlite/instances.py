@@ -5,37 +5,22 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core import transitions
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.transitions import (
-    add_follow_ups,
-    blame_crash,
-    crash_failure,
-    find_on_dead_jobs,
-    leave_outcome,
-    report_crash,
-)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.writer import WriteContext
 
-HeartbeatParts = tuple[int, int, list[ClaimRef], list[str], list[Peer], Leader | None, int | None]
-_decode_heartbeat = msgspec.json.Decoder(HeartbeatParts).decode
+_decode_heartbeat = msgspec.json.Decoder(HeartbeatReply).decode
 
 
-class SqliteInstances:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.instances
-        self._jobs = parts.sql.jobs
-        self._inspect = parts.sql.inspect
-        self._writer = parts.writer
-        self._completion = parts.completion
-
+class SqliteInstances(SqliteOperations):
     async def register(self, instance: NewInstance) -> None:
         row = msgspec.structs.asdict(instance)
         row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks", "rooms")}
@@ -46,20 +31,9 @@ class SqliteInstances:
         if text is None:
             return HeartbeatReply(alive=False, beat=0, now=now, running=0, cancel_requests=[], blocked_on=[], peers=[])
         try:
-            beat, held, cancels, waiting, peers, leader, next_fire = _decode_heartbeat(text)
+            return _decode_heartbeat(text)
         except msgspec.DecodeError:
-            beat, held, cancels, waiting, peers, leader, next_fire = _drop_unreadable(msgspec.json.decode(text))
-        return HeartbeatReply(
-            alive=True,
-            beat=beat,
-            now=now,
-            running=held,
-            cancel_requests=cancels,
-            blocked_on=waiting,
-            peers=peers,
-            leader=leader,
-            next_fire_at=next_fire,
-        )
+            return _drop_unreadable(msgspec.json.decode(text))
 
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
@@ -82,8 +56,8 @@ class SqliteInstances:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "reason": reason, "now": write.now}
             if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
-                held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, [leave_outcome(job) for job in held])
+                held = rows.held(write.db, self._parts.sql.jobs.held_by, {"instance": id})
+                self._parts.completion.release(write, id, [transitions.leave_outcome(job) for job in held])
 
         await self._writer.write(work, reason)
 
@@ -111,36 +85,40 @@ class SqliteInstances:
 
     def _read_heartbeat_in_parts(self, write: WriteContext, wanted: dict[str, Any]) -> str:
         """The heartbeat reply where a row cannot be converted to JSON: without that row."""
-        [(beat, held, next_fire)] = write.db.rows(self._sql.reply_own, wanted)
-        cancels = write.db.rows(self._sql.reply_cancels, wanted)
-        waiting = [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)]
-        peers = write.db.rows(self._sql.reply_peers, wanted)
+        [(beat, running, next_fire_at)] = write.db.rows(self._sql.reply_own, wanted)
         leaders = [{"instance": who, "term": term} for who, term in write.db.rows(self._sql.reply_leader, wanted)]
-        return as_json(
-            _drop_unreadable([beat, held, cancels, waiting, peers, leaders[0] if leaders else None, next_fire])
-        )
+        parts = {
+            "beat": beat,
+            "running": running,
+            "cancel_requests": write.db.rows(self._sql.reply_cancels, wanted),
+            "blocked_on": [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)],
+            "peers": write.db.rows(self._sql.reply_peers, wanted),
+            "leader": leaders[0] if leaders else None,
+            "next_fire_at": next_fire_at,
+        }
+        return as_json(_drop_unreadable(parts | {"alive": True, "now": write.now}))
 
     def _release_jobs_of_dead(
         self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
     ) -> DeadInstanceReport:
-        jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
-        decided = blame_crash(jobs, started, reason, write.now)
-        if dead_ids := find_on_dead_jobs(decided):
-            found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT})
-            decided = add_follow_ups(decided, [row.to_record() for row in found], crash_failure(reason))
-        self._completion.apply(write, id, decided)
-        return report_crash(transition for _, transition in decided)
+        jobs = rows.held(write.db, self._parts.sql.jobs.held_by, {"instance": id})
+        decided = transitions.blame_crash(jobs, started, reason, write.now)
+        if dead_ids := transitions.find_on_dead_jobs(decided):
+            found = rows.jobs(
+                write.db, self._parts.sql.inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT}
+            )
+            decided = transitions.add_follow_ups(
+                decided, [row.to_record() for row in found], transitions.crash_failure(reason)
+            )
+        self._parts.completion.apply(write, id, decided)
+        return transitions.report_crash(transition for _, transition in decided)
 
 
-def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
+def _drop_unreadable(reply: dict[str, Any]) -> HeartbeatReply:
     """A heartbeat reply without the parts that cannot be read."""
-    beat, held, cancels, waiting, peers, leader, next_fire = parts
-    return (
-        beat if type(beat) is int else 0,
-        held,
-        keep_readable(cancels, ClaimRef),
-        keep_readable(waiting, str),
-        keep_readable(peers, Peer),
-        next(iter(keep_readable([leader], Leader)), None),
-        next_fire if type(next_fire) is int else None,
-    )
+    lists = {"cancel_requests": ClaimRef, "blocked_on": str, "peers": Peer}
+    readable: dict[str, Any] = {name: keep_readable(reply[name], kind) for name, kind in lists.items()}
+    readable["beat"] = reply["beat"] if type(reply["beat"]) is int else 0
+    readable["leader"] = next(iter(keep_readable([reply["leader"]], Leader)), None)
+    readable["next_fire_at"] = reply["next_fire_at"] if type(reply["next_fire_at"]) is int else None
+    return HeartbeatReply(**reply | readable)

@@ -16,6 +16,7 @@ from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import read_failure
 from drumbeat.store.records import EndedRow, StoredJobRow, as_json
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -25,22 +26,17 @@ from drumbeat.store.sqlite.insert import (
     group_similar,
     load_unique_keys,
 )
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
 
 
-class SqliteJobs:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.jobs
-        self._inspect = parts.sql.inspect
-        self._writer = parts.writer
-        self._reader = parts.worker_reader
-        self._clock = parts.clock
-        self._disk_space = parts.disk_space
-        self._inserter = parts.completion.inserter
-        self._claimer = SqliteClaimer(parts.sql.jobs)
+class SqliteJobs(SqliteOperations):
+    def __init__(self, parts: SqliteParts, sql: Statements) -> None:
+        super().__init__(parts, sql)
+        self._claimer = SqliteClaimer(sql)
         self._completion = parts.completion
+        self._inserter = parts.completion.inserter
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         if not jobs:
@@ -58,7 +54,7 @@ class SqliteJobs:
         if prepared is not None and not outcomes and not prepared.claim.is_expected:
             # Read before taking the write lock: most claims find nothing.
             now = self._clock.now_us()
-            due, next_due = await self._reader.read(lambda db: self._claimer.has_due(db, prepared, now))
+            due, next_due = await self._worker_reader.read(lambda db: self._claimer.has_due(db, prepared, now))
             if not due:
                 return ClaimResult(statuses=[], jobs=[], now=now, next_due_at=next_due)
         statuses, picked, now, next_due = await self._writer.write(
@@ -68,7 +64,9 @@ class SqliteJobs:
         return ClaimResult(statuses=statuses, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.list_running, {"instance": instance}))
+        return await self._worker_reader.read(
+            lambda db: rows.claim_refs(db, self._sql.list_running, {"instance": instance})
+        )
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
@@ -101,7 +99,7 @@ class SqliteJobs:
             except UNREADABLE:
                 return self._read_ended(db, ids), db.value(self._sql.pruned_before)
 
-        answers, pruned_before = await self._reader.read(read)
+        answers, pruned_before = await self._worker_reader.read(read)
         found: list[EndedJob | None] = []
         for id, row in zip(ids, answers, strict=True):
             if row is None:
@@ -112,13 +110,13 @@ class SqliteJobs:
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         parameters = {"prefix": prefix, "before": before, "limit": limit}
         # A read first: there is nearly never anything to do, and a commit would wake every worker.
-        if await self._reader.read_value(self._sql.expired_waits, parameters) == "[]":
+        if await self._worker_reader.read_value(self._sql.expired_waits, parameters) == "[]":
             return 0
         return await self._writer.write(self._expire_waits, parameters)
 
     async def prune(self, before: int, limit: int) -> int:
         parameters = {"before": before, "limit": limit}
-        if await self._reader.read_value(self._sql.prunable_history, parameters) == "[]":
+        if await self._worker_reader.read_value(self._sql.prunable_history, parameters) == "[]":
             return 0
         return await self._writer.write(self._prune_history, parameters)
 
@@ -142,7 +140,11 @@ class SqliteJobs:
     def _read_ended(self, db: SqliteConnection, ids: Sequence[JobId]) -> list[EndedRow | None]:
         """As the statement `ended`, when SQLite cannot make JSON of a row."""
         wanted = {"ids": as_json(ids), "preview": WHOLE_TEXT}
-        statements = (self._inspect.dead_record, self._inspect.live_record, self._inspect.history_record)
+        statements = (
+            self._parts.sql.inspect.dead_record,
+            self._parts.sql.inspect.live_record,
+            self._parts.sql.inspect.history_record,
+        )
         found = {row.id: row for statement in statements for row in rows.jobs(db, statement, wanted)}
         return [None if id not in found else _to_ended_row(found[id]) for id in ids]
 
@@ -196,7 +198,7 @@ class SqliteJobs:
 
     def _expire_waits(self, write: WriteContext, parameters: dict[str, object]) -> int:
         ids = write.db.value(self._sql.expired_waits, parameters)
-        found = rows.jobs(write.db, self._inspect.live_record, {"ids": ids, "preview": WHOLE_TEXT})
+        found = rows.jobs(write.db, self._parts.sql.inspect.live_record, {"ids": ids, "preview": WHOLE_TEXT})
         if not found:
             return 0
         dead, follow_ups = expired_rows(found, write.now)

@@ -15,9 +15,10 @@ from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
 from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.store.overview import LOCKS, TICKETS, add_lost_tickets, make_ticket_status
 from drumbeat.store.records import as_json
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder, encode_lossless, is_text_or_none
 from drumbeat.store.sqlite.writer import WriteContext
 
@@ -59,13 +60,9 @@ _read_tickets = RowDecoder.of(TICKETS).read
 _read_locks = RowDecoder.of(LOCKS).read
 
 
-class SqliteLocks:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.locks
-        self._writer = parts.writer
-        self._worker_reader = parts.worker_reader
-        self._admin_reader = parts.admin_reader
-        self._clock = parts.clock
+class SqliteLocks(SqliteOperations):
+    def __init__(self, parts: SqliteParts, sql: Statements) -> None:
+        super().__init__(parts, sql)
         self._boot = boot_id()
 
     async def acquire(self, ticket: NewTicket) -> TicketStatus:
@@ -132,21 +129,10 @@ class SqliteLocks:
             self._delete_idle(write, reading)
         elif boot != self._boot:
             self._reset_after_boot(write, ticket.lock, reading)
-        number = db.value(
-            sql.upsert_lock,
-            {
-                "lock": ticket.lock,
-                "limit": ticket.limit,
-                "per": ticket.per,
-                "wall": reading.wall,
-                "hour": reading.wall // HOUR * HOUR,
-                "boot": self._boot,
-            },
-        )
-        db.run(sql.delete_expired, {"lock": ticket.lock, "now": reading.now})
-        facts = msgspec.structs.asdict(ticket)
-        wanted = ("id", "lock", "lease", "owner", "what", "wake")
-        db.run(sql.upsert_ticket, {name: facts[name] for name in wanted} | {"number": number} | reading._asdict())
+        facts = msgspec.structs.asdict(ticket) | reading._asdict()
+        number = db.value(sql.upsert_lock, facts | {"hour": reading.wall // HOUR * HOUR, "boot": self._boot})
+        db.run(sql.delete_expired, facts)
+        db.run(sql.upsert_ticket, facts | {"number": number})
         opening = self._grant_free(write, ticket.lock, reading, (ticket.id,))
         return self._build_statuses(write, (ticket.id,), reading.now, opening)[0]
 

@@ -4,16 +4,15 @@ from typing import Any
 
 from drumbeat.store import overview
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.records import RECORD_KINDS
+from drumbeat.store.records import RECORD_KINDS, ROOM_MESSAGES
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.rooms import MessageRow
 from drumbeat.store.sqlite.rows import PauseRow
 
 _KINDS = RECORD_KINDS | {
     "locks": overview.LOCKS,
     "tickets": overview.TICKETS,
-    "messages": RecordKind("message of a room", MessageRow),
+    "messages": ROOM_MESSAGES,
     "pauses": RecordKind("pause of a queue", PauseRow, id="name"),
 }
 

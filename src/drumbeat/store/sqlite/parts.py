@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from drumbeat.clock import Clock
-from drumbeat.store.sqlfile import EngineStatements
+from drumbeat.store.sqlfile import EngineStatements, Statements
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
@@ -51,3 +51,16 @@ class SqliteParts(NamedTuple):
         for thread in (self.admin_reader, self.worker_reader, self.writer):
             await thread.close()
         self.notifier.close()
+
+
+class SqliteOperations:
+    """What the operations of every topic use; `sql`: the statements of theirs."""
+
+    def __init__(self, parts: SqliteParts, sql: Statements) -> None:
+        self._parts = parts
+        self._sql = sql
+        self._writer = parts.writer
+        self._worker_reader = parts.worker_reader
+        self._admin_reader = parts.admin_reader
+        self._clock = parts.clock
+        self._disk_space = parts.disk_space

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -24,19 +24,18 @@ class Reader:
         clock: Clock,
         identity: Callable[[], FileIdentity | None],
     ) -> None:
-        handler: GroupHandler[SqliteConnection] = _ReadHandler(path, identity)
-        self._thread = DatabaseThread(name, path, loop, clock, handler)
+        self._thread = DatabaseThread(name, path, loop, clock, _ReadHandler(path, identity))
         self.close = self._thread.close
 
     async def read(self, query: Callable[[SqliteConnection], R]) -> R:
         return await self._thread.submit(_run_in_snapshot, query)
 
-    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> str:
+    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> Any:
         """The single value of one statement, which is a snapshot by itself."""
-        return await self._thread.submit(_read_value, (sql, parameters))
+        return await self._thread.submit(lambda db, query: db.value(*query), (sql, parameters))
 
 
-class _ReadHandler:
+class _ReadHandler(GroupHandler[SqliteConnection]):
     """The thread's side."""
 
     def __init__(self, path: Path, identity: Callable[[], FileIdentity | None]) -> None:
@@ -65,12 +64,6 @@ class _ReadHandler:
             identity.check()  # neither what a deleted file answers nor its errors are true
         return results
 
-    def idle_timeout(self) -> float | None:
-        return None
-
-    def on_idle(self) -> None:
-        """Nothing waits to be done."""
-
     def interrupt(self) -> None:
         if self._db is not None:
             self._db.interrupt()
@@ -82,11 +75,6 @@ class _ReadHandler:
             self._db.leak()
         else:
             self._db.close()
-
-
-def _read_value(db: SqliteConnection, query: tuple[str, Mapping[str, object]]) -> str:
-    value: str = db.value(*query)
-    return value
 
 
 def _run_in_snapshot(db: SqliteConnection, query: Callable[[SqliteConnection], R]) -> R:

@@ -5,44 +5,19 @@ lock.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
-from drumbeat.store.malformed import Faults
-from drumbeat.store.records import as_json
+from drumbeat.store.records import ROOM_MESSAGES, as_json
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.parts import SqliteParts
-from drumbeat.store.sqlite.row_decoder import RowDecoder
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.wake import ROOM_HINT
 from drumbeat.store.sqlite.writer import WriteContext
 
 
-class MessageRow(msgspec.Struct, frozen=True, array_like=True):
-    place: int
-    id: str
-    room: str
-    to: InstanceId
-    args: str
-    signature: str
-
-
-def _clear_room(values: dict[str, Any], _: Faults) -> dict[str, Any]:
-    return values | {"room": ""}
-
-
-_read_messages = RowDecoder(MessageRow, "message of a room", repair=_clear_room).read
-
-
-class SqliteRooms:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.rooms
-        self._writer = parts.writer
-        self._worker_reader = parts.worker_reader
-        self._disk_space = parts.disk_space
-
+class SqliteRooms(SqliteOperations):
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if messages:
             self._disk_space.check()
@@ -75,21 +50,12 @@ class SqliteRooms:
 
     def _take(self, write: WriteContext, given: tuple[InstanceId, int]) -> list[RoomMessage]:
         instance, limit = given
-        found = _read_messages(write.db, self._sql.first_messages, {"to": instance, "limit": limit})
-        if found:
-            write.db.run(self._sql.delete_taken, {"places": as_json([message.place for message in found])})
-        # A malformed message has an empty room: it was logged, and is deleted too.
-        return [
-            RoomMessage(id=each.id, room=each.room, to=each.to, args=each.args, signature=each.signature)
-            for each in found
-            if each.room
-        ]
+        # A malformed message is logged, and deleted too.
+        taken = ROOM_MESSAGES.read_rows(write.db.rows(self._sql.take, {"to": instance, "limit": limit}))
+        return sorted(taken, key=lambda message: message.id)
 
     def _withdraw(self, write: WriteContext, messages: Sequence[RoomMessage]) -> list[str]:
-        named = _to_parameters(messages)
-        found = rows.texts(write.db.value(self._sql.list_untaken, named))
-        write.db.run(self._sql.withdraw, named)
-        return found
+        return [id for (id,) in write.db.rows(self._sql.withdraw, _to_parameters(messages))]
 
     def _prune(self, write: WriteContext, given: tuple[int, int, Sequence[InstanceId]]) -> int:
         age, limit, but = given

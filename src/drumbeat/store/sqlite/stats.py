@@ -8,78 +8,54 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core import stats
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.stats import (
-    OVERALL,
-    CountsRow,
-    Resolution,
-    Rollup,
-    RunEnd,
-    WrittenRollups,
-    from_counts,
-    merge_rows,
-    to_counts,
-)
+from drumbeat.core.stats import Resolution
 from drumbeat.ids import InstanceId
-from drumbeat.store.malformed import drop_row
 from drumbeat.store.records import ROLLUPS, as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.parts import SqliteParts
+from drumbeat.store.sqlite.parts import SqliteOperations
 from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
 
 NO_INSTANCE = InstanceId("")
 _decode_written = msgspec.json.Decoder(list[tuple[int, int, str, str, list[int], int]]).decode
-_decode_run_ends = msgspec.json.Decoder(list[RunEnd]).decode
-
-
-class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
-    queue: str
-    task: str
-    instance: InstanceId
-    counts: list[int]
+_decode_run_ends = msgspec.json.Decoder(list[stats.RunEnd]).decode
 
 
 _read_rollups = RowDecoder.of(ROLLUPS).read
-_read_foldable = RowDecoder(FoldableRow, "roll-up", id="task", repair=drop_row).read
 
 
-def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = None) -> list[CountsRow]:
+def _read_rows(db: SqliteConnection, sql: str, wanted: dict[str, Any] | None = None) -> list[stats.CountsRow]:
     return [(row.at, row.queue, row.task, row.counts) for row in _read_rollups(db, sql, wanted)]
 
 
-class SqliteStats:
-    def __init__(self, parts: SqliteParts) -> None:
-        self._sql = parts.sql.stats
-        self._writer = parts.writer
-        self._admin_reader = parts.admin_reader
-        self._disk_space = parts.disk_space
-
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
+class SqliteStats(SqliteOperations):
+    async def put(self, instance: InstanceId, rollups: Sequence[stats.Rollup], *, instance_died: bool = False) -> bool:
         self._disk_space.check()
         state = InstanceState.DEAD if instance_died else InstanceState.ALIVE
         return await self._writer.write(self._put, (instance, state, rollups), durable=False)
 
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
-    ) -> list[Rollup]:
+    ) -> list[stats.Rollup]:
         wanted = {"resolution": int(resolution), "since": since, "until": until, "queue": queue, "task": task}
-        statement = self._sql.overall if queue == OVERALL else self._sql.read
-        return merge_rows(resolution, await self._admin_reader.read(lambda db: _read_rows(db, statement, wanted)))
+        statement = self._sql.overall if queue == stats.OVERALL else self._sql.read
+        return stats.merge_rows(resolution, await self._admin_reader.read(lambda db: _read_rows(db, statement, wanted)))
 
-    async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
+    async def read_written(self, instance: InstanceId, since: int) -> stats.WrittenRollups:
         found = _decode_written(
             await self._admin_reader.read_value(self._sql.written, {"instance": instance, "since": since})
         )
-        return WrittenRollups(
+        return stats.WrittenRollups(
             max((row[-1] for row in found), default=None),
             [
-                from_counts(Resolution(resolution), at, queue, task, counts)
+                stats.from_counts(Resolution(resolution), at, queue, task, counts)
                 for resolution, at, queue, task, counts, _ in found
             ],
         )
 
-    async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+    async def read_run_ends(self, instance: InstanceId, since: int) -> list[stats.RunEnd]:
         return _decode_run_ends(
             await self._admin_reader.read_value(self._sql.run_ends, {"instance": instance, "since": since})
         )
@@ -91,32 +67,36 @@ class SqliteStats:
 
     # On the writer's thread, inside its transaction.
 
-    def _put(self, write: WriteContext, given: tuple[InstanceId, InstanceState, Sequence[Rollup]]) -> bool:
+    def _put(self, write: WriteContext, given: tuple[InstanceId, InstanceState, Sequence[stats.Rollup]]) -> bool:
         instance, state, rollups = given
         if not write.db.value(self._sql.is_in_state, {"instance": instance, "state": state.value}):
             return False
         self._write_rollups(write, instance, rollups)
         return True
 
-    def _write_rollups(self, write: WriteContext, instance: InstanceId, rollups: Sequence[Rollup]) -> None:
-        rows = [(each.at, int(each.resolution), each.queue, each.task, as_json(to_counts(each))) for each in rollups]
+    def _write_rollups(self, write: WriteContext, instance: InstanceId, rollups: Sequence[stats.Rollup]) -> None:
+        rows = [
+            (each.at, int(each.resolution), each.queue, each.task, as_json(stats.to_counts(each))) for each in rollups
+        ]
         write.db.run_rows(self._sql.put, 5, rows, (instance, write.now))
 
     def _prune(self, write: WriteContext, given: tuple[int, int, int, int]) -> int:
         ten_seconds_before, minutes_before, idle_since, limit = given
         done = 0
-        for resolution, before in ((Resolution.TEN_SECONDS, ten_seconds_before), (Resolution.MINUTE, minutes_before)):
+        for resolution, before in (
+            (Resolution.TEN_SECONDS, ten_seconds_before),
+            (Resolution.MINUTE, minutes_before),
+        ):
             wanted = {"resolution": int(resolution), "before": before, "limit": limit - done}
             done += write.db.run(self._sql.prune, wanted)
         return done + self._fold(write, idle_since, limit - done)
 
     def _fold(self, write: WriteContext, idle_since: int, limit: int) -> int:
-        taken = _read_foldable(write.db, self._sql.foldable, {"gone": idle_since, "limit": limit})
+        taken = write.db.rows(self._sql.delete_gone_totals, {"gone": idle_since, "limit": limit})
         if taken:
             before = _read_rows(write.db, self._sql.folded)
-            counted = [(0, row.queue, row.task, row.counts) for row in taken]
-            self._write_rollups(write, NO_INSTANCE, merge_rows(Resolution.TOTAL, [*before, *counted]))
-            write.db.run(
-                self._sql.delete_folded, {"rows": as_json([(row.queue, row.task, row.instance) for row in taken])}
+            sums = stats.merge_rows(
+                Resolution.TOTAL, [*before, *map(msgspec.structs.astuple, ROLLUPS.read_rows(taken))]
             )
+            self._write_rollups(write, NO_INSTANCE, sums)
         return len(taken)

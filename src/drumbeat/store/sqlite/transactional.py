@@ -150,7 +150,8 @@ class BorrowedConnection(SqliteConnection):
     """A caller's connection in the shape that the engine uses. The caller's own row settings are not changed."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
-        self._db = _TupleRowConnection(conn)  # type: ignore[assignment]
+        self._db = conn
+        self._execute = self._execute_for_tuples
         self.last_rowid = 0
 
     @property
@@ -159,25 +160,10 @@ class BorrowedConnection(SqliteConnection):
         file: str | bytes | None = self.row("PRAGMA database_list")[2]
         return os.fsdecode(file or "")
 
-
-class _TupleRowConnection:
-    """The part of sqlite3.Connection that `SqliteConnection` uses, with tuples as rows."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-
-    def execute(self, sql: str, parameters: Parameters = ()) -> sqlite3.Cursor:
-        cursor = self._conn.cursor()
+    def _execute_for_tuples(self, sql: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        cursor = self._db.cursor()
         cursor.row_factory = None
         return cursor.execute(sql, parameters)
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._conn.in_transaction
-
-    @property
-    def total_changes(self) -> int:
-        return self._conn.total_changes
 
 
 @contextlib.contextmanager

@@ -70,8 +70,7 @@ class Writer:
         notifier: SqliteNotifier,
     ) -> None:
         self._handler = WriteHandler(path, loop, clock, upgrade, notifier)
-        handler: GroupHandler[WriteContext] = self._handler
-        thread = DatabaseThread("writer", path, loop, clock, handler)
+        thread = DatabaseThread("writer", path, loop, clock, self._handler)
         self.write = thread.submit
         self.close = thread.close
 
@@ -81,16 +80,16 @@ class Writer:
         return self._handler.identity
 
     async def open(self) -> None:
-        """Create or upgrade the database; nothing is done if it is open."""
-        await self.write(_do_nothing, None)
+        """Create or upgrade the database, as every first write does; nothing is done if it is open."""
+        await self.write(lambda *_: None, None)
 
     async def notify(self, run_at: int) -> None:
         """Tell workers that a job may be due at this time."""
         await self.write(WriteContext.notify, run_at, durable=False)
 
 
-class WriteHandler:
-    """The thread's side: runs groups of requests, each in one transaction."""
+class WriteHandler(GroupHandler[WriteContext]):
+    """The thread's side: runs groups of requests, each in one transaction, which is never aborted."""
 
     def __init__(
         self,
@@ -144,9 +143,6 @@ class WriteHandler:
 
     def on_idle(self) -> None:
         self._notifier.flush()
-
-    def interrupt(self) -> None:
-        """A transaction is not aborted."""
 
     def close(self) -> None:
         self._notifier.flush()
@@ -263,10 +259,6 @@ class WriteHandler:
         except sqlite3.Error:
             busy = True
         self._checkpoint_backoff_bytes = size - CHECKPOINT_BYTES + CHECKPOINT_BYTES // 4 if busy else 0
-
-
-def _do_nothing(write: WriteContext, argument: None) -> None:
-    """The group's own steps are enough to open the file."""
 
 
 def _group_by_kind(group: RequestGroup[WriteContext]) -> list[RequestGroup[WriteContext]]:

@@ -26,8 +26,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     limit: Limit = 50
 
 
-async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
-    query: AuditQuery = request.query
+async def list_acts(request: DashboardRequest, query: AuditQuery) -> Page[AuditEntry]:
     limit = clamp_limit(query.limit)
     if query.before is not None and not is_job_id(query.before):
         raise InvalidArguments("before must be the id of an act", "before")
@@ -42,9 +41,8 @@ async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
     return Page(items=items, next=found[-1].id if len(found) >= limit else None)
 
 
-async def stop_act(request: DashboardRequest) -> WriteResult:
+async def stop_act(request: DashboardRequest, id: str) -> WriteResult:
     """It ends before its next step; what is done stays done."""
-    id = request.path_params["id"]
     under_way = request.dashboard.background_acts.get(id)
     if under_way is not None:
         under_way.progress.stop(request.caller.name)

@@ -68,12 +68,9 @@ async def run_bulk_action(
     # Counted in any case: an invalid selection is refused here, and a large one continues in the background.
     counted = await jobs.bulk(action, ids, all=all, rate=rate, dry_run=True, **wanted)
     if selection.dry_run:
-        request.touched = 0
         return _record(counted)
     if rate is None and not counted.capped:
-        answer = await jobs.bulk(action, ids, all=all, **wanted)
-        request.touched = answer.touched
-        return _record(answer)
+        return _record(await jobs.bulk(action, ids, all=all, **wanted))
 
     under_way = BackgroundAct(
         id=request.act_id,

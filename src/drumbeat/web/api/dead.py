@@ -9,20 +9,12 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.errors import InvalidArguments
 from drumbeat.redaction import mask_urls
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.job_filters import JobListQuery, to_job_filter
-from drumbeat.web.api.records import (
-    MAX_PREVIEW_CHARS,
-    JobRecord,
-    Page,
-    build_full_record,
-    load_job_page,
-)
+from drumbeat.web.api.records import MAX_PREVIEW_CHARS, JobRecord, Page, build_full_record, load_job_page
 from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, TaskName, doc
-from drumbeat.web.problem import to_conflict
-from drumbeat.web.request import DashboardRequest
+from drumbeat.web.request import DashboardRequest, refuse_with
 from drumbeat.web.route import clamp_limit
 
 
@@ -52,14 +44,12 @@ class DiscardBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_field
     """Which dead letters to discard: they stay in history until it is pruned."""
 
 
-async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
-    query: DeadLettersQuery = request.query
+async def list_dead_letters(request: DashboardRequest, query: DeadLettersQuery) -> Page[JobRecord]:
     filter = to_job_filter(JobListQuery(state="dead", **msgspec.structs.asdict(query)))
     return await load_job_page(request, msgspec.structs.replace(filter, dead_letters=True))
 
 
-async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
-    query: DeadGroupsQuery = request.query
+async def list_groups(request: DashboardRequest, query: DeadGroupsQuery) -> Page[DeadLetterGroup]:
     store = await request.app.store()
     found = await store.inspect.group_dead_letters(clamp_limit(query.limit))
     return Page(
@@ -67,39 +57,24 @@ async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
     )
 
 
-async def show(request: DashboardRequest) -> JobRecord:
-    try:
-        job = await request.app.dead.show(request.path_params["id"])
-    except InvalidArguments as error:
-        raise to_conflict(error) from error
+async def show(request: DashboardRequest, id: str) -> JobRecord:
+    job = await refuse_with(409, request.app.dead.show(id))
     return await build_full_record(job, await request.store_time())
 
 
-async def replay(request: DashboardRequest) -> BulkRecord:
-    try:
-        await request.app.dead.replay(request.path_params["id"])
-    except InvalidArguments as error:
-        raise to_conflict(error) from error
-    return _one_touched(Action.REPLAY)
+async def replay(request: DashboardRequest, id: str) -> BulkRecord:
+    await refuse_with(409, request.app.dead.replay(id))
+    return BulkRecord(action=Action.REPLAY, matched=1, touched=1, dry_run=False)
 
 
-async def discard(request: DashboardRequest) -> BulkRecord:
-    try:
-        await request.app.dead.discard(request.path_params["id"])
-    except InvalidArguments as error:
-        raise to_conflict(error) from error
-    return _one_touched(Action.DISCARD)
+async def discard(request: DashboardRequest, id: str) -> BulkRecord:
+    await refuse_with(409, request.app.dead.discard(id))
+    return BulkRecord(action=Action.DISCARD, matched=1, touched=1, dry_run=False)
 
 
-def _one_touched(action: Action) -> BulkRecord:
-    return BulkRecord(action=action, matched=1, touched=1, dry_run=False)
-
-
-async def replay_many(request: DashboardRequest) -> BulkRecord | Response:
-    body: ReplayBody = request.payload
+async def replay_many(request: DashboardRequest, body: ReplayBody) -> BulkRecord | Response:
     return await run_bulk_action(request, Action.REPLAY, body, body.rate)
 
 
-async def discard_many(request: DashboardRequest) -> BulkRecord | Response:
-    body: DiscardBody = request.payload
+async def discard_many(request: DashboardRequest, body: DiscardBody) -> BulkRecord | Response:
     return await run_bulk_action(request, Action.DISCARD, body)

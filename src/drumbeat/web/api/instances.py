@@ -10,8 +10,7 @@ from drumbeat.core.instance import Instance, is_healthy
 from drumbeat.durations import from_us, to_us
 from drumbeat.web.api.records import Page
 from drumbeat.web.fields import doc
-from drumbeat.web.problem import find_or_404
-from drumbeat.web.request import DashboardRequest
+from drumbeat.web.request import DashboardRequest, refuse_with
 
 
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,14 +27,12 @@ class InstanceRecord(Instance, frozen=True, kw_only=True):
     term: Annotated[int | None, doc("Its term if it is the leader.")]
 
 
-async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:
-    query: InstancesQuery = request.query
+async def list_instances(request: DashboardRequest, query: InstancesQuery) -> Page[InstanceRecord]:
     return Page(items=await _records(request, await request.app.instances.list(all=query.all)))
 
 
-async def show(request: DashboardRequest) -> InstanceRecord:
-    instance = await find_or_404(request.app.instances.show(request.path_params["id"]))
-    [record] = await _records(request, [instance])
+async def show(request: DashboardRequest, id: str) -> InstanceRecord:
+    [record] = await _records(request, [await refuse_with(404, request.app.instances.show(id))])
     return record
 
 

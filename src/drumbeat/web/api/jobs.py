@@ -14,24 +14,16 @@ from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
-from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import HIDDEN
+from drumbeat.web.api import records
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
-from drumbeat.web.api.records import (
-    MAX_PREVIEW_CHARS,
-    JobRecord,
-    Page,
-    build_full_record,
-    load_job_page,
-    mask_error,
-    to_job_record,
-)
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.fields import Reason, doc
-from drumbeat.web.problem import Problem, to_conflict
-from drumbeat.web.request import DashboardRequest
+from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, refuse_with
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -93,39 +85,25 @@ class BulkBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"{'dead' if self.action in (Action.REPLAY, Action.DISCARD) else 'jobs'}.{self.action}"
 
 
-async def list_jobs(request: DashboardRequest) -> Page[JobRecord]:
-    return await read_page(request, request.query)
-
-
-async def read_page(
-    request: DashboardRequest, listed: JobListQuery, preview: int = MAX_PREVIEW_CHARS
+async def list_jobs(
+    request: DashboardRequest, query: JobListQuery, preview: int = records.MAX_PREVIEW_CHARS
 ) -> Page[JobRecord]:
     store = await request.app.store()
-    has_end = listed.ended_since is not None or listed.ended_until is not None
-    read = partial(find_ended_between, store, listed) if has_end else None
-    return await load_job_page(request, to_job_filter(listed), preview, read=read)
+    has_end = query.ended_since is not None or query.ended_until is not None
+    read = partial(find_ended_between, store, query) if has_end else None
+    return await records.load_job_page(request, to_job_filter(query), preview, read=read)
 
 
-async def count_jobs(request: DashboardRequest) -> JobCounts:
-    query: JobCountsQuery = request.query
+async def count_jobs(request: DashboardRequest, query: JobCountsQuery) -> JobCounts:
     store = await request.app.store()
     return await store.inspect.count_jobs(to_job_filter(query))
 
 
-async def enqueue(request: DashboardRequest) -> EnqueueResult:
-    body: EnqueueBody = request.payload
-    job = await request.app.jobs.enqueue(
-        body.task,
-        parse_arguments(body.args),
-        queue=body.queue,
-        priority=body.priority,
-        delay=body.delay,
-        at=body.at,
-        key=body.key,
-        unique=body.unique,
-        retries=body.retries,
-        timeout=body.timeout,
-    )
+async def enqueue(request: DashboardRequest, body: EnqueueBody) -> EnqueueResult:
+    options = msgspec.structs.asdict(body)
+    for name in ("task", "args", "reason"):
+        del options[name]
+    job = await request.app.jobs.enqueue(body.task, parse_arguments(body.args), **options)
     request.touched = int(job.created)
     return EnqueueResult(id=job.id, created=job.created)
 
@@ -141,12 +119,11 @@ def parse_arguments(given: Raw | UnsetType) -> str:
     return text
 
 
-async def show(request: DashboardRequest) -> JobRecord:
-    return await _load_record(request, request.path_params["id"])
+async def show(request: DashboardRequest, id: str) -> JobRecord:
+    return await records.build_full_record(await request.app.jobs.show(id), await request.store_time())
 
 
-async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
-    id = request.path_params["id"]
+async def list_attempts(request: DashboardRequest, id: str) -> Page[Attempt]:
     await request.app.jobs.show(id)
     return Page(items=await load_attempts(request, id))
 
@@ -154,34 +131,28 @@ async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
 async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
     """The ended runs of a job that exists, oldest first, with secrets hidden."""
     found = await request.app.jobs.attempts(id)
-    return [msgspec.structs.replace(each, error=mask_error(each.error)) for each in found]
+    return [msgspec.structs.replace(each, error=records.mask_error(each.error)) for each in found]
 
 
-async def explain(request: DashboardRequest) -> Explanation:
-    return await request.app.jobs.explain(request.path_params["id"])
+async def explain(request: DashboardRequest, id: str) -> Explanation:
+    return await request.app.jobs.explain(id)
 
 
-async def cancel(request: DashboardRequest) -> CancelRecord:
-    id = request.path_params["id"]
+async def cancel(request: DashboardRequest, id: str) -> CancelRecord:
     await request.app.jobs.show(id)
     [answer] = await request.app.jobs.cancel(id)
     if answer is CancelAnswer.UNKNOWN:
         raise Problem(404, f"no job {id}", argument="id", type="job-not-found")
     request.touched = int(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED))
-    return CancelRecord(answer=answer, job=await _load_record(request, id))
+    return CancelRecord(answer=answer, job=await show(request, id))
 
 
-async def run_now(request: DashboardRequest) -> JobRecord:
-    id = request.path_params["id"]
-    try:
-        await request.app.jobs.run_now(id)
-    except InvalidArguments as error:
-        raise to_conflict(error) from error
-    return await _load_record(request, id)
+async def run_now(request: DashboardRequest, id: str) -> JobRecord:
+    await refuse_with(409, request.app.jobs.run_now(id))
+    return await show(request, id)
 
 
-async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
-    body: BulkBody = request.payload
+async def act_on_many(request: DashboardRequest, body: BulkBody) -> BulkRecord | Response:
     return await run_bulk_action(request, body.action, body, body.rate)
 
 
@@ -190,9 +161,4 @@ async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobI
     store = await request.app.store()
     found = await store.inspect.get_jobs(ids, preview=0)
     now = await request.store_time()
-    return {id: to_job_record(job, now) for id, job in found.items()}
-
-
-async def _load_record(request: DashboardRequest, id: str) -> JobRecord:
-    job = await request.app.jobs.show(id)
-    return await build_full_record(job, await request.store_time())
+    return {id: records.to_job_record(job, now) for id, job in found.items()}

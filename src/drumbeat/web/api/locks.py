@@ -10,8 +10,7 @@ from drumbeat.core.lock import LockInfo
 from drumbeat.names import check_name
 from drumbeat.web.api.records import Page, WriteResult
 from drumbeat.web.fields import After, Limit, doc
-from drumbeat.web.problem import find_or_404
-from drumbeat.web.request import DashboardRequest
+from drumbeat.web.request import DashboardRequest, refuse_with
 from drumbeat.web.route import clamp_limit
 
 
@@ -30,8 +29,7 @@ class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reason: Annotated[str, doc("Shown at the lock: at most 200 printable characters.")] = ""
 
 
-async def list_locks(request: DashboardRequest) -> Page[LockInfo]:
-    query: LocksQuery = request.query
+async def list_locks(request: DashboardRequest, query: LocksQuery) -> Page[LockInfo]:
     store = await request.app.store()
     limit = clamp_limit(query.limit)
     after = "" if query.after is None else check_name("after", query.after)
@@ -39,13 +37,12 @@ async def list_locks(request: DashboardRequest) -> Page[LockInfo]:
     return Page(items=found, next=found[-1].name if len(found) >= limit else None)
 
 
-async def show(request: DashboardRequest) -> LockInfo:
-    return await find_or_404(request.app.locks.show(request.path_params["name"]))
+async def show(request: DashboardRequest, name: str) -> LockInfo:
+    return await refuse_with(404, request.app.locks.show(name))
 
 
-async def force_release(request: DashboardRequest) -> WriteResult:
-    body: ReleaseBody = request.payload
-    name = request.path_params["name"]
-    await find_or_404(request.app.locks.show(name))
-    request.touched = await request.app.locks.release(name, body.ticket, reason=body.reason, by=request.caller.name)
-    return WriteResult(touched=request.touched)
+async def force_release(request: DashboardRequest, name: str, body: ReleaseBody) -> WriteResult:
+    await show(request, name)
+    return WriteResult(
+        touched=await request.app.locks.release(name, body.ticket, reason=body.reason, by=request.caller.name)
+    )

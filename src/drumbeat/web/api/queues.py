@@ -13,6 +13,7 @@ from drumbeat.web.fields import doc
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import ReasonBody
 
 
 class QueueRecord(QueueStats, frozen=True, kw_only=True):
@@ -28,23 +29,22 @@ async def list_queues(request: DashboardRequest) -> Page[QueueRecord]:
     return Page(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
 
 
-async def show(request: DashboardRequest) -> QueueRecord:
+async def show(request: DashboardRequest, name: str) -> QueueRecord:
     """One queue."""
     for queue in (await list_queues(request)).items:
-        if queue.name == request.path_params["name"]:
+        if queue.name == name:
             return queue
     raise Problem(404, "no such queue", argument="name", type="queue-not-found")
 
 
-async def pause(request: DashboardRequest) -> WriteResult:
+async def pause(request: DashboardRequest, name: str, body: ReasonBody) -> WriteResult:
     """Stop workers from claiming jobs of this queue."""
-    await show(request)
-    await request.app.queues.pause(request.path_params["name"], reason=request.payload.reason, by=request.caller.name)
+    await show(request, name)
+    await request.app.queues.pause(name, reason=body.reason, by=request.caller.name)
     return WriteResult(touched=1)
 
 
-async def resume(request: DashboardRequest) -> WriteResult:
+async def resume(request: DashboardRequest, name: str) -> WriteResult:
     """Resume a paused queue."""
-    await show(request)
-    request.touched = int(await request.app.queues.resume(request.path_params["name"]))
-    return WriteResult(touched=request.touched)
+    await show(request, name)
+    return WriteResult(touched=int(await request.app.queues.resume(name)))

@@ -33,12 +33,6 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     ] = None
 
 
-class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a write that takes only a reason."""
-
-    reason: Annotated[str, doc("Recorded in the audit, and shown where the change is.")] = ""
-
-
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a write."""
 

@@ -23,9 +23,9 @@ from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
 from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
 from drumbeat.web.fields import After, Limit, Reason, doc
-from drumbeat.web.problem import Problem, find_or_404
-from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import clamp_limit
+from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, refuse_with
+from drumbeat.web.route import ReasonBody, clamp_limit
 
 MAX_BATCH = 1_000
 """Jobs in one call of the store."""
@@ -126,8 +126,7 @@ class ReasonQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reason: Annotated[str, doc("Recorded in the audit, and shown at the schedule.")] = ""
 
 
-async def list_schedules(request: DashboardRequest) -> Page[ScheduleRecord]:
-    query: SchedulesQuery = request.query
+async def list_schedules(request: DashboardRequest, query: SchedulesQuery) -> Page[ScheduleRecord]:
     limit = clamp_limit(query.limit)
     after = None if query.after is None else check_name("after", query.after)
     store = await request.app.store()
@@ -138,17 +137,16 @@ async def list_schedules(request: DashboardRequest) -> Page[ScheduleRecord]:
     )
 
 
-async def show(request: DashboardRequest) -> ScheduleRecord:
-    return _to_record(await find_or_404(request.app.schedules.show(request.path_params["name"])))
+async def show(request: DashboardRequest, name: str) -> ScheduleRecord:
+    return _to_record(await refuse_with(404, request.app.schedules.show(name)))
 
 
-async def preview(request: DashboardRequest) -> Preview:
-    query: PreviewQuery = request.query
+async def preview(request: DashboardRequest, query: PreviewQuery) -> Preview:
     schedules, count = request.app.schedules, clamp_limit(query.count)
     if query.rule is None:
         if query.name is None:
             raise InvalidArguments("say a rule, such as 0 3 * * *, or the name of a schedule", "rule")
-        schedule = await find_or_404(schedules.show(query.name))
+        schedule = await refuse_with(404, schedules.show(query.name))
         found = [] if schedule.state == "retired" else await schedules.preview(query.name, count=count)
         return Preview(items=found, words=schedule.words)
     rule: Any = {"cron": query.rule, "tz": query.tz}
@@ -172,10 +170,9 @@ def _is_interval(rule: str) -> bool:
     return True
 
 
-async def list_fires(request: DashboardRequest) -> Page[FireInfo]:
-    query: FiresQuery = request.query
-    name, limit = request.path_params["name"], clamp_limit(query.limit)
-    await find_or_404(request.app.schedules.show(name))
+async def list_fires(request: DashboardRequest, name: str, query: FiresQuery) -> Page[FireInfo]:
+    limit = clamp_limit(query.limit)
+    await refuse_with(404, request.app.schedules.show(name))
     before = None if query.before is None else to_us(query.before, name="before")
     found = (await load_fires(request, [name], before=before, limit=limit, jobs=query.jobs))[name]
     return Page(items=found, next=found[-1].at.isoformat() if len(found) >= limit else None)
@@ -199,46 +196,35 @@ def _to_fire(fire: Fire, jobs: Mapping[JobId, Job]) -> FireInfo:
     return msgspec.structs.replace(info, error=truncate_error(info.error))
 
 
-async def create(request: DashboardRequest) -> ScheduleRecord:
-    body: NewScheduleBody = request.payload
+async def create(request: DashboardRequest, body: NewScheduleBody) -> ScheduleRecord:
     words = _given_fields(request, body.task, body)
     return _to_record(await request.app.schedules.create(body.task, name=body.name, by=request.caller.name, **words))
 
 
-async def change(request: DashboardRequest) -> ScheduleRecord:
-    body: ScheduleFieldsBody = request.payload
-    name = request.path_params["name"]
-    schedule = await find_or_404(request.app.schedules.show(name))
+async def change(request: DashboardRequest, name: str, body: ScheduleFieldsBody) -> ScheduleRecord:
+    schedule = await refuse_with(404, request.app.schedules.show(name))
     words = _given_fields(request, schedule.task, body)
     return _to_record(await request.app.schedules.change(name, by=request.caller.name, **words))
 
 
-async def delete(request: DashboardRequest) -> WriteResult:
-    query: ReasonQuery = request.query
-    name = request.path_params["name"]
+async def delete(request: DashboardRequest, name: str, query: ReasonQuery) -> WriteResult:
     await _check_not_retired(request, name)
     await request.app.schedules.delete(name, reason=query.reason, by=request.caller.name)
     return WriteResult(touched=1)
 
 
-async def pause(request: DashboardRequest) -> WriteResult:
-    name = request.path_params["name"]
+async def pause(request: DashboardRequest, name: str, body: ReasonBody) -> WriteResult:
     await _check_not_retired(request, name)
-    request.touched = int(
-        await request.app.schedules.pause(name, reason=request.payload.reason, by=request.caller.name)
-    )
-    return WriteResult(touched=request.touched)
+    paused = await request.app.schedules.pause(name, reason=body.reason, by=request.caller.name)
+    return WriteResult(touched=int(paused))
 
 
-async def resume(request: DashboardRequest) -> WriteResult:
-    name = request.path_params["name"]
+async def resume(request: DashboardRequest, name: str) -> WriteResult:
     await _check_not_retired(request, name)
-    request.touched = int(await request.app.schedules.resume(name, by=request.caller.name))
-    return WriteResult(touched=request.touched)
+    return WriteResult(touched=int(await request.app.schedules.resume(name, by=request.caller.name)))
 
 
-async def run_now(request: DashboardRequest) -> EnqueueResult:
-    name = request.path_params["name"]
+async def run_now(request: DashboardRequest, name: str) -> EnqueueResult:
     await _check_not_retired(request, name)
     job = await request.app.schedules.run_now(name)
     return EnqueueResult(id=job.id, created=job.created)
@@ -246,7 +232,7 @@ async def run_now(request: DashboardRequest) -> EnqueueResult:
 
 async def _check_not_retired(request: DashboardRequest, name: str) -> None:
     """Not found if there is none; 409 if it is retired."""
-    schedule = await find_or_404(request.app.schedules.show(name))
+    schedule = await refuse_with(404, request.app.schedules.show(name))
     if schedule.state == "retired":
         raise Problem(409, f"schedule {name!r} is retired", argument="name")
 

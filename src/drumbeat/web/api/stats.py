@@ -47,8 +47,7 @@ class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-async def read_stats(request: DashboardRequest) -> StatsRecord:
-    query: StatsQuery = request.query
+async def read_stats(request: DashboardRequest, query: StatsQuery) -> StatsRecord:
     resolution = RESOLUTIONS[query.resolution]
     store = await request.app.store()
     until = to_us(query.until or await request.store_time(), name="until")

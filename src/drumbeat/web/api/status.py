@@ -16,6 +16,7 @@ from drumbeat.redaction import mask_url
 from drumbeat.store.protocol import Store
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
+from drumbeat.web.ticker import sum_instances
 
 DAY_US = 86_400_000_000
 CACHE_SECONDS = 10.0
@@ -62,7 +63,7 @@ async def show(request: DashboardRequest) -> ClusterStatus:
         store=mask_url(store.url),
         instances=instances,
         leader=look.snapshot.leader,
-        slots=sum(each.concurrency for each in instances if "worker" in each.roles),
+        slots=sum_instances(instances).slots,
         counts=counts,
         pending=counts.ready + counts.scheduled + counts.retrying + counts.waiting,
         running=counts.running,

@@ -9,8 +9,7 @@ import msgspec
 from drumbeat.admin import Run, TaskInfo
 from drumbeat.web.api.records import Page, truncate_error
 from drumbeat.web.fields import Before, ErrorPart, doc
-from drumbeat.web.problem import find_or_404
-from drumbeat.web.request import DashboardRequest
+from drumbeat.web.request import DashboardRequest, refuse_with
 from drumbeat.web.route import clamp_limit
 
 
@@ -29,22 +28,13 @@ async def list_tasks(request: DashboardRequest) -> Page[TaskInfo]:
     return Page(items=await request.app.tasks.list())
 
 
-async def show(request: DashboardRequest) -> TaskInfo:
-    return await find_or_404(request.app.tasks.show(request.path_params["name"]))
+async def show(request: DashboardRequest, name: str) -> TaskInfo:
+    return await refuse_with(404, request.app.tasks.show(name))
 
 
-async def history(request: DashboardRequest) -> Page[Run]:
-    query: TaskHistoryQuery = request.query
-    name = request.path_params["name"]
-    await find_or_404(request.app.tasks.show(name))
-    page = await request.app.tasks.history(
-        name,
-        queue=query.queue,
-        key=query.key,
-        error=query.error,
-        state=query.state,
-        before=query.before,
-        limit=clamp_limit(query.limit),
-    )
+async def history(request: DashboardRequest, name: str, query: TaskHistoryQuery) -> Page[Run]:
+    await show(request, name)
+    wanted = msgspec.structs.asdict(query) | {"limit": clamp_limit(query.limit)}
+    page = await request.app.tasks.history(name, **wanted)
     items = [msgspec.structs.replace(run, error=truncate_error(run.error)) for run in page.items]
     return Page(items=items, next=page.next)

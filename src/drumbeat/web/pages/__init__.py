@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from drumbeat.web.route import AccessRole, Handler, NoParameters, Route
+from drumbeat.web.route import Route, make_route
 
 from . import (
     audit,
@@ -22,32 +20,26 @@ from . import (
     tasks,
     timeline,
 )
-from .search_query import JobsPageQuery
-
-
-def _page(path: str, handler: Handler, summary: str, query: type[msgspec.Struct] = NoParameters) -> Route:
-    return Route(method="GET", path=path, handler=handler, role=AccessRole.VIEWER, summary=summary, query=query)
-
 
 PAGES: tuple[Route, ...] = (
-    _page("/", overview.show, "Page: the overview", overview.OverviewQuery),
-    _page("/jobs", jobs.show_list, "Page: search of jobs", JobsPageQuery),
-    _page("/jobs/export", job_export.export, "All jobs that match, as JSON lines", JobsPageQuery),
-    _page("/jobs/{id}", job.show, "Page: one job"),
-    _page("/dead", dead.show, "Page: dead letters", dead.DeadPageQuery),
-    _page("/queues", queues.show_all, "Page: all queues"),
-    _page("/queues/{name}", queues.show_one, "Page: one queue", queues.QueuePageQuery),
-    _page("/tasks", tasks.index, "Page: all tasks", tasks.TasksPageQuery),
-    _page("/tasks/{name}", tasks.show, "Page: one task", tasks.TaskPageQuery),
-    _page("/schedules", schedules.index, "Page: schedules", schedules.SchedulesPageQuery),
-    _page("/schedules/new", schedule_form.new, "Page: make a schedule", schedule_form.NewScheduleQuery),
-    _page("/schedules/{name}", schedules.show, "Page: one schedule", schedules.FiresPageQuery),
-    _page("/schedules/{name}/edit", schedule_form.edit, "Page: change a schedule"),
-    _page("/timeline", timeline.index, "Page: the timeline", timeline.TimelinePageQuery),
-    _page("/instances", instances.index, "Page: instances"),
-    _page("/instances/{id}", instances.show, "Page: one instance"),
-    _page("/locks", locks.index, "Page: locks", locks.LocksPageQuery),
-    _page("/locks/{name}", locks.show, "Page: one lock"),
-    _page("/audit", audit.index, "Page: the audit", audit.AuditPageQuery),
-    _page("/system", system.index, "Page: store, settings, doctor"),
+    make_route("GET /", overview.show, "Page: the overview"),
+    make_route("GET /jobs", jobs.show_list, "Page: search of jobs"),
+    make_route("GET /jobs/export", job_export.export, "All jobs that match, as JSON lines"),
+    make_route("GET /jobs/{id}", job.show, "Page: one job"),
+    make_route("GET /dead", dead.show, "Page: dead letters"),
+    make_route("GET /queues", queues.show_all, "Page: all queues"),
+    make_route("GET /queues/{name}", queues.show_one, "Page: one queue"),
+    make_route("GET /tasks", tasks.index, "Page: all tasks"),
+    make_route("GET /tasks/{name}", tasks.show, "Page: one task"),
+    make_route("GET /schedules", schedules.index, "Page: schedules"),
+    make_route("GET /schedules/new", schedule_form.new, "Page: make a schedule"),
+    make_route("GET /schedules/{name}", schedules.show, "Page: one schedule"),
+    make_route("GET /schedules/{name}/edit", schedule_form.edit, "Page: change a schedule"),
+    make_route("GET /timeline", timeline.index, "Page: the timeline"),
+    make_route("GET /instances", instances.index, "Page: instances"),
+    make_route("GET /instances/{id}", instances.show, "Page: one instance"),
+    make_route("GET /locks", locks.index, "Page: locks"),
+    make_route("GET /locks/{name}", locks.show, "Page: one lock"),
+    make_route("GET /audit", audit.index, "Page: the audit"),
+    make_route("GET /system", system.index, "Page: store, settings, doctor"),
 )

@@ -5,13 +5,22 @@ A button that the caller may not use is None, and the template shows nothing; th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from drumbeat.web.api import dead
+from drumbeat.web.api.route_table import API_ROUTES
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
+from drumbeat.web.route import Handler
+
+from .formatting import quote_segment
+
+DANGER: dict[str, Any] = {"danger": True, "reason": "required"}
+"""Of a button whose act cannot be undone."""
+_ROUTES = {route.handler: route for route in API_ROUTES}
 
 
 class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,21 +58,21 @@ class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_button(
     request: DashboardRequest,
-    role: AccessRole,
-    *,
-    name: str,
+    handler: Handler,
     label: str,
-    url: str,
     title: str,
+    *,
+    of: str = "",
     body: Mapping[str, object] | None = None,
-    **more: object,
+    **more: Any,
 ) -> ActionButton | None:
-    """The button, or None for a caller without the role."""
-    if not request.has_role(role):
+    """The button of a write of the API, or None for a caller without the role of its route; `of` is the name in its path."""
+    route = _ROUTES[handler]
+    if route.role is None or not request.has_role(route.role):
         return None
-    made = ActionButton(name=name, label=label, url=url, title=title, body=msgspec.json.encode(body or {}).decode())
-    given = {"confirm": label, **more}
-    return msgspec.structs.replace(made, **given)
+    url = re.sub(r"\{\w+\}", quote_segment(of), route.path)
+    given = {"name": url.rpartition("/")[2], "confirm": label, "method": route.method, **more}
+    return ActionButton(label=label, url=url, title=title, body=msgspec.json.encode(body or {}).decode(), **given)
 
 
 def replay_and_discard_buttons(
@@ -75,33 +84,28 @@ def replay_and_discard_buttons(
     suffix: str = "",
 ) -> list[ActionButton]:
     """For many dead letters: a group by `body`, or the selected ones."""
-    made = (
-        build_button(
-            request,
-            AccessRole.ADMIN,
-            name=f"replay{suffix}",
-            label="Replay",
-            url="/api/v1/dead/replay",
-            title=replay_title,
-            text="Each is ready again, with all its retries.",
-            body=body,
-            done="{n} dead letter{s} replayed",
-            rate=True,
-            bulk=True,
-        ),
-        build_button(
-            request,
-            AccessRole.ADMIN,
-            name=f"discard{suffix}",
-            label="Discard",
-            url="/api/v1/dead/discard",
-            title=discard_title,
-            text="They will not run again. They stay in history until they are pruned.",
-            body=body,
-            done="{n} dead letter{s} discarded",
-            danger=True,
-            reason="required",
-            bulk=True,
-        ),
+    replay = build_button(
+        request,
+        dead.replay_many,
+        "Replay",
+        replay_title,
+        name=f"replay{suffix}",
+        text="Each is ready again, with all its retries.",
+        body=body,
+        done="{n} dead letter{s} replayed",
+        rate=True,
+        bulk=True,
     )
-    return [one for one in made if one is not None]
+    discard = build_button(
+        request,
+        dead.discard_many,
+        "Discard",
+        discard_title,
+        name=f"discard{suffix}",
+        text="They will not run again. They stay in history until they are pruned.",
+        body=body,
+        done="{n} dead letter{s} discarded",
+        bulk=True,
+        **DANGER,
+    )
+    return list(filter(None, (replay, discard)))

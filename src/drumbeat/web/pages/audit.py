@@ -14,17 +14,8 @@ from .formatting import quote_segment
 from .layout import render_page
 
 ROWS = 50
-NOUNS = ("jobs", "dead", "queues", "schedules", "locks")
-_PATHS = {"queues": "/queues", "schedules": "/schedules", "locks": "/locks", "jobs": "/jobs", "dead": "/jobs"}
-
-
-class AuditPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Query of the page."""
-
-    who: str | None = None
-    verb: str | None = None
-    target: str | None = None
-    before: str | None = None
+RESOURCE_PATHS = {"jobs": "/jobs", "dead": "/jobs", "queues": "/queues", "schedules": "/schedules", "locks": "/locks"}
+"""What acts are about, the first part of their verbs: where its pages are."""
 
 
 class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +38,17 @@ def row_of(act: AuditEntry) -> AuditEntryView:
 
 def _href(act: AuditEntry) -> str:
     """The page of a target that is one name or id; a filter contains spaces or other characters."""
-    noun, _, verb = act.verb.partition(".")
-    path = _PATHS.get(noun)
+    resource, _, verb = act.verb.partition(".")
+    path = RESOURCE_PATHS.get(resource)
     is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)
     if path is None or not is_one or verb == "enqueue":
         return ""
     return f"{path}/{quote_segment(act.target)}"
 
 
-async def index(request: DashboardRequest) -> Response:
+async def index(request: DashboardRequest, query: AuditQuery) -> Response:
     """GET /audit."""
-    query: AuditPageQuery = request.query
-    found = await request.invoke(
-        audit.list_acts,
-        query=AuditQuery(who=query.who, verb=query.verb, target=query.target, before=query.before, limit=ROWS),
-    )
+    found = await audit.list_acts(request, msgspec.structs.replace(query, limit=ROWS))
     return await render_page(
         request,
         "audit.html",
@@ -71,5 +58,5 @@ async def index(request: DashboardRequest) -> Response:
         next=found.next,
         chosen={"who": query.who, "verb": query.verb, "target": query.target},
         before=query.before,
-        admin=NOUNS,
+        resources=tuple(RESOURCE_PATHS),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from drumbeat.web.api import audit
 from drumbeat.web.background_acts import BackgroundAct
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 
@@ -24,11 +24,10 @@ def list_background_acts(request: DashboardRequest) -> list[BackgroundActView]:
 def _stop_button(request: DashboardRequest, it: BackgroundAct) -> ActionButton | None:
     return build_button(
         request,
-        AccessRole.ADMIN,
-        name="stop",
-        label="Stop",
-        url=f"/api/v1/audit/{it.id}/stop",
-        title="Stop this act?",
+        audit.stop_act,
+        "Stop",
+        "Stop this act?",
+        of=it.id,
         text="What is done stays done; the rest is left unchanged.",
         confirm="Stop it",
         dismiss="Keep running",

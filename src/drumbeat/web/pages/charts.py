@@ -74,11 +74,6 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
 
 
-class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    path: str
-
-
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """A chart in a view box of 100 by 100, and its texts."""
 
@@ -88,7 +83,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     bar_x: float
     bar_width: float
     """Of a bar within its slot."""
-    lines: list[ChartLine] = []
+    lines: dict[str, str] = {}
+    """SVG paths by percentile."""
     y_labels: list[str]
     """From the top down, at equal distances."""
     x_labels: list[str]
@@ -182,10 +178,7 @@ def latency(
         slots=slots,
         bar_x=0,
         bar_width=width,
-        lines=[
-            ChartLine(name=name, path=svg_path([getattr(each, name) for each in found], width, low, high))
-            for name in SHARES
-        ],
+        lines={name: svg_path([getattr(each, name) for each in found], width, low, high) for name in SHARES},
         y_labels=[_power(power) for power in range(high, low - 1, -1)],
         x_labels=x_labels(over, first),
         is_empty=not values,

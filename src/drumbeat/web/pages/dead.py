@@ -7,8 +7,9 @@ from starlette.responses import Response
 
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, jobs
+from drumbeat.web.api.dead import DeadLettersQuery
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
-from drumbeat.web.api.records import JobRecord, Page
+from drumbeat.web.api.records import JobRecord
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import ActionButton, replay_and_discard_buttons
@@ -16,18 +17,7 @@ from .jobs import row_of
 from .layout import render_page
 
 GROUPS = 50
-
-
-class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    task: str | None = None
-    queue: str | None = None
-    key: str | None = None
-    error: str | None = None
-    before: str | None = None
-
-    def fields(self) -> dict[str, str]:
-        names = ("task", "queue", "key", "error")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+FILTER_FIELDS = ("task", "queue", "key", "error")
 
 
 class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,16 +29,14 @@ class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     acts: list[ActionButton]
 
 
-async def show(request: DashboardRequest) -> Response:
-    query: DeadPageQuery = request.query
-    fields = query.fields()
-    groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=GROUPS))
+async def show(request: DashboardRequest, query: DeadLettersQuery) -> Response:
+    fields = {name: value for name in FILTER_FIELDS if (value := getattr(query, name)) is not None}
+    groups = await dead.list_groups(request, dead.DeadGroupsQuery(limit=GROUPS))
     samples = await jobs.load_samples(request, [group.sample for group in groups.items])
-    letters = dead.DeadLettersQuery(**fields, before=query.before)  # type: ignore[arg-type]
-    page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
+    page = await dead.list_dead_letters(request, DeadLettersQuery(**fields, before=query.before))
     # By the same filter as the list: discarded jobs are in state dead, but no dead letters.
     store = await request.app.store()
-    wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)  # type: ignore[arg-type]
+    wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)
     counts = await store.inspect.count_jobs(wanted)
     return await render_page(
         request,
@@ -69,7 +57,7 @@ async def show(request: DashboardRequest) -> Response:
 
 
 def group_row(
-    request: DashboardRequest, group: DeadLetterGroup, query: DeadPageQuery, sample: JobRecord | None
+    request: DashboardRequest, group: DeadLetterGroup, query: DeadLettersQuery, sample: JobRecord | None
 ) -> DeadGroupView:
     return DeadGroupView(
         group=group,

@@ -8,13 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.admin.health import Health, HealthReason
-from drumbeat.core.instance import Role
+from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job_query import JobCounts
-from drumbeat.ids import InstanceId
 from drumbeat.web.api import jobs
-from drumbeat.web.api.job_filters import ApiJobFilter
+from drumbeat.web.api.job_filters import JobCountsQuery
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.ticker import count_dead_letters
+from drumbeat.web.ticker import InstancesTick, count_dead_letters, sum_instances
 
 from .formatting import quote_segment
 
@@ -23,17 +22,10 @@ REASON_PATHS = {"task": "/tasks/", "queue": "/queues/", "schedule": "/schedules/
 REASON_LISTS = {"instances": "/instances", "store": "/system"}
 
 
-class LeaderView(msgspec.Struct, frozen=True, kw_only=True):
-    instance: InstanceId
-    term: int
-
-
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Health
-    leader: LeaderView | None
-    alive: int
-    running: int
-    slots: int
+    leader: LeaderInfo | None
+    instances: InstancesTick
     counts: JobCounts
     dead: int
     """Dead letters, without discarded ones."""
@@ -80,14 +72,12 @@ async def load_health(request: DashboardRequest) -> HealthView:
 async def _load_health(request: DashboardRequest) -> HealthView:
     store = await request.app.store()
     look = await request.dashboard.health.check(store, heartbeat=request.app.settings.heartbeat)
-    counts: JobCounts = await request.invoke(jobs.count_jobs, query=ApiJobFilter())
+    counts = await jobs.count_jobs(request, JobCountsQuery())
     signs = look.snapshot
     return HealthView(
         verdict=look.health,
-        leader=None if signs.leader is None else LeaderView(instance=signs.leader.instance, term=signs.leader.term),
-        alive=len(signs.instances),
-        running=sum(one.running for one in signs.instances),
-        slots=sum(one.concurrency for one in signs.instances if Role.WORKER in one.roles),
+        leader=signs.leader,
+        instances=sum_instances(signs.instances),
         counts=counts,
         dead=await count_dead_letters(store, counts),
         store_ms=signs.store_ms,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from starlette.responses import Response
 
@@ -12,11 +10,9 @@ from drumbeat.web.api import instances, jobs
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.request import DashboardRequest
+from drumbeat.web.ticker import sum_instances
 
 from .layout import render_page
-
-if TYPE_CHECKING:
-    from drumbeat.web.api.records import JobRecord
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
@@ -65,30 +61,28 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     rows = [row_of(record) for record in records]
     living = [row for row in rows if row.record.state is InstanceState.ALIVE]
     gone = [row for row in rows if row.record.state is not InstanceState.ALIVE]
-    workers = [row.record for row in living if "worker" in row.record.roles]
+    total = sum_instances([row.record for row in living])
     return Fleet(
         living=tuple(sorted(living, key=lambda row: (row.record.term is None, row.record.started_at))),
         gone=tuple(sorted(gone, key=lambda row: row.record.ended_at or row.record.beat_at, reverse=True)),
-        slots=sum(record.concurrency for record in workers),
-        running=sum(row.record.running for row in living),
+        slots=total.slots,
+        running=total.running,
     )
 
 
 async def index(request: DashboardRequest) -> Response:
     """GET /instances."""
-    found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
+    found = await instances.list_instances(request, InstancesQuery(all=True))
     return await render_page(
         request, "instances.html", page="instances", title="Instances", fleet=fleet_of(found.items)
     )
 
 
-async def show(request: DashboardRequest) -> Response:
+async def show(request: DashboardRequest, id: str) -> Response:
     """GET /instances/{id}."""
-    id = request.path_params["id"]
-    row = row_of(await request.invoke(instances.show, path_params={"id": id}))
-    running = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, state="running", limit=SHOWN_JOBS))
-    ended = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, limit=SHOWN_JOBS * 2))
-    others: list[JobRecord] = [job for job in ended.items if job.state != "running"][:SHOWN_JOBS]
+    row = row_of(await instances.show(request, id))
+    running = await jobs.list_jobs(request, JobListQuery(instance=id, state="running", limit=SHOWN_JOBS))
+    ended = await jobs.list_jobs(request, JobListQuery(instance=id, limit=SHOWN_JOBS * 2))
     return await render_page(
         request,
         "instance.html",
@@ -96,6 +90,6 @@ async def show(request: DashboardRequest) -> Response:
         title=f"Instance {id[:8]}",
         row=row,
         running=running.items,
-        ended=others,
+        ended=[job for job in ended.items if job.state != "running"][:SHOWN_JOBS],
         is_all=ended.next is None,
     )

@@ -7,15 +7,14 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.admin.explain.reasons import Explanation, Reason
+from drumbeat.admin.explain.reasons import Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import dead, jobs
-from drumbeat.web.api.records import JobRecord, Page
+from drumbeat.web.api.records import JobRecord
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button
+from .action_button import DANGER, ActionButton, build_button
 from .formatting import between, first_line
 from .layout import render_page
 from .timeline_items import RUN_STYLES
@@ -46,28 +45,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class ReasonLink(msgspec.Struct, frozen=True, kw_only=True):
-    text: str
-    path: str
-
-
 class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
     """A reason with links to what it names."""
 
     reason: Reason
-    links: list[ReasonLink]
+    links: list[tuple[str, str]]
+    """Text and path."""
 
 
 _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest) -> Response:
-    path = {"id": request.path_params["id"]}
-    job: JobRecord = await request.invoke(jobs.show, path_params=path)
+async def show(request: DashboardRequest, id: str) -> Response:
+    job = await jobs.show(request, id)
     runs = await jobs.load_attempts(request, job.id)
-    explanation: Explanation | None = (
-        await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
-    )
+    reasons = (await jobs.explain(request, id)).reasons if job.state in LIVE else ()
     is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
     return await render_page(
         request,
@@ -77,7 +69,7 @@ async def show(request: DashboardRequest) -> Response:
         job=job,
         steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
         runs=list(enumerate(runs, 1))[::-1],
-        reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
+        reasons=[reason_view(reason) for reason in reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
     )
@@ -85,15 +77,12 @@ async def show(request: DashboardRequest) -> Response:
 
 async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
     """Whether it is a dead letter; it may have been discarded."""
-    found: Page[JobRecord] = await request.invoke(
-        dead.list_dead_letters, query=dead.DeadLettersQuery(id=job.id, limit=1)
-    )
-    return bool(found.items)
+    return bool((await dead.list_dead_letters(request, dead.DeadLettersQuery(id=job.id, limit=1))).items)
 
 
 def reason_view(reason: Reason) -> ReasonView:
     links = [
-        ReasonLink(text=f"{name} {value}", path=FACT_PATHS[name] + str(value))
+        (f"{name} {value}", FACT_PATHS[name] + str(value))
         for name, value in reason.facts.items()
         if name in FACT_PATHS and value is not None
     ]
@@ -152,7 +141,6 @@ def outcome_style(outcome: OutcomeKind) -> str:
 
 
 def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -> list[ActionButton]:
-    address = f"/api/v1/jobs/{job.id}"
     made: list[ActionButton | None] = []
     if is_letter:
         made += _dead_letter_buttons(request, job)
@@ -160,11 +148,10 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
         made.append(
             build_button(
                 request,
-                AccessRole.OPERATOR,
-                name="run-now",
-                label="Run now",
-                url=f"{address}/run-now",
-                title="Run this job now?",
+                jobs.run_now,
+                "Run now",
+                "Run this job now?",
+                of=job.id,
                 text="It becomes due now.",
                 done="It is due now",
             )
@@ -174,11 +161,10 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
         made.append(
             build_button(
                 request,
-                AccessRole.OPERATOR,
-                name="cancel",
-                label="Cancel",
-                url=f"{address}/cancel",
-                title="Cancel this job?",
+                jobs.cancel,
+                "Cancel",
+                "Cancel this job?",
+                of=job.id,
                 text="It is asked to stop; it may still finish first." if running else "It will never run.",
                 confirm="Cancel the job",
                 dismiss="Back",
@@ -186,31 +172,28 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
                 danger=True,
             )
         )
-    return [one for one in made if one is not None]
+    return list(filter(None, made))
 
 
 def _dead_letter_buttons(request: DashboardRequest, job: JobRecord) -> list[ActionButton | None]:
     return [
         build_button(
             request,
-            AccessRole.OPERATOR,
-            name="replay",
-            label="Replay",
-            url=f"/api/v1/dead/{job.id}/replay",
-            title="Replay this job?",
+            dead.replay,
+            "Replay",
+            "Replay this job?",
+            of=job.id,
             text="It is ready again, with all its retries.",
             done="It is ready again",
         ),
         build_button(
             request,
-            AccessRole.ADMIN,
-            name="discard",
-            label="Discard",
-            url=f"/api/v1/dead/{job.id}/discard",
-            title="Discard this dead letter?",
+            dead.discard,
+            "Discard",
+            "Discard this dead letter?",
+            of=job.id,
             text="It will not run again. It stays in history until it is pruned.",
             done="It is discarded",
-            danger=True,
-            reason="required",
+            **DANGER,
         ),
     ]

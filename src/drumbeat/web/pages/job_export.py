@@ -23,11 +23,10 @@ MAX_JOBS = 100_000
 """For more, use the API."""
 
 
-async def export(request: DashboardRequest) -> Response:
-    query: JobsPageQuery = request.query
+async def export(request: DashboardRequest, query: JobsPageQuery) -> Response:
     listed = msgspec.structs.replace(to_list_query(query, await request.store_time()), limit=PAGE_SIZE)
     # The first page is read before the response starts, so that an error can be reported.
-    first = await jobs.read_page(request, listed, MAX_TEXT_CHARS)
+    first = await jobs.list_jobs(request, listed, MAX_TEXT_CHARS)
     headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"'}
     return StreamingResponse(_lines(request, listed, first), media_type="application/jsonl", headers=headers)
 
@@ -39,4 +38,4 @@ async def _lines(request: DashboardRequest, listed: JobListQuery, page: Page[Job
         told += len(page.items)
         if page.next is None or told >= MAX_JOBS:
             return
-        page = await jobs.read_page(request, msgspec.structs.replace(listed, before=page.next), MAX_TEXT_CHARS)
+        page = await jobs.list_jobs(request, msgspec.structs.replace(listed, before=page.next), MAX_TEXT_CHARS)

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response
 
+from drumbeat.admin.bulk import Action
 from drumbeat.core.job import JobState, PendingView
 from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
@@ -14,12 +15,11 @@ from drumbeat.ids import is_job_id
 from drumbeat.web.api import jobs
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button, replay_and_discard_buttons
+from .action_button import DANGER, ActionButton, build_button, replay_and_discard_buttons
 from .formatting import between, first_line
 from .layout import render_page
-from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_api_filter, to_list_query
+from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_counts_query, to_list_query
 
 PENDING = tuple(PendingView)
 TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
@@ -36,19 +36,6 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a search."""
-
-    page: Page[JobRecord] = Page(items=[])
-    counts: JobCounts | None = None
-    """None: not counted."""
-    filter: str = "{}"
-    matching: int = 0
-    capped: bool = False
-    error: InvalidArguments | None = None
-    """Why the search is invalid."""
-
-
 class Tab(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     url: str
@@ -56,63 +43,53 @@ class Tab(msgspec.Struct, frozen=True, kw_only=True):
     is_current: bool
 
 
-async def show_list(request: DashboardRequest) -> Response:
-    query: JobsPageQuery = request.query
-    if query.q:
-        try:
-            return await _redirect_search(request, query)
-        except InvalidArguments as error:
-            return await _render_list(request, query, SearchResult(error=error), status=422)
-    now = await request.store_time()
+async def show_list(request: DashboardRequest, query: JobsPageQuery) -> Response:
     try:
-        found = await _search(request, query, now)
+        if query.q:
+            return await _redirect_search(request, query)
+        now = await request.store_time()
+        page = await jobs.list_jobs(request, to_list_query(query, now))
+        if query.is_past:
+            # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
+            return await _render_list(request, query, page)
+        chosen = to_counts_query(query, now)
+        counts = await jobs.count_jobs(request, msgspec.structs.replace(chosen, state=None))
     except InvalidArguments as error:
-        return await _render_list(request, query, SearchResult(error=error), status=422)
-    return await _render_list(request, query, found)
-
-
-async def _search(request: DashboardRequest, query: JobsPageQuery, now: datetime) -> SearchResult:
-    listed, chosen = to_list_query(query, now), to_api_filter(query, now)
-    page: Page[JobRecord] = await request.invoke(jobs.list_jobs, query=listed)
-    if query.is_past:
-        # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
-        return SearchResult(page=page, matching=len(page.items))
-    counts: JobCounts = await request.invoke(jobs.count_jobs, query=msgspec.structs.replace(chosen, state=None))
-    return SearchResult(
-        page=page,
-        counts=counts,
-        filter=msgspec.json.encode(_without_none(chosen)).decode(),
-        matching=count_in_state(counts, query.state),
-        capped=counts.capped,
-    )
+        return await _render_list(request, query, Page(items=[]), error=error)
+    return await _render_list(request, query, page, counts, msgspec.json.encode(_without_none(chosen)).decode())
 
 
 async def _render_list(
-    request: DashboardRequest, query: JobsPageQuery, found: SearchResult, status: int = 200
+    request: DashboardRequest,
+    query: JobsPageQuery,
+    page: Page[JobRecord],
+    counts: JobCounts | None = None,
+    filter: str = "{}",
+    error: InvalidArguments | None = None,
 ) -> Response:
+    """Without counts: not counted. With an error: why the search is invalid."""
     fields = query.fields()
-    page = found.page
     return await render_page(
         request,
         "jobs.html",
         page="jobs",
         title=f"{query.state or 'all'} jobs".capitalize(),
-        status=status,
+        status=422 if error else 200,
         fields=query,
         hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
-        tabs=[] if found.error else tabs(request, query, found.counts),
+        tabs=[] if error else tabs(request, query, counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
-        acts=[] if found.error else bulk_buttons(request, query.state),
-        filter=found.filter,
-        matching=found.matching,
-        capped=found.capped,
+        acts=[] if error else bulk_buttons(request, query.state),
+        filter=filter,
+        matching=len(page.items) if counts is None else count_in_state(counts, query.state),
+        capped=counts is not None and counts.capped,
         older=request.link_to("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
         newest=request.link_to("/jobs", **fields) if query.before else None,
-        export=None if found.error else request.link_to("/jobs/export", **fields),
-        error=found.error,
+        export=None if error else request.link_to("/jobs/export", **fields),
+        error=error,
         q=query.q or "",
     )
 
@@ -170,50 +147,45 @@ def count_in_state(counts: JobCounts, state: str | None) -> int:
     return int(getattr(counts, state, 0))
 
 
-def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionButton | None]:
+def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionButton]:
     """The bulk acts for jobs of this state."""
     pending, dead = state in (*PENDING, JobState.PENDING), state == JobState.DEAD
     running = state == JobState.RUNNING
     made: list[ActionButton | None] = []
     if pending:
-        made.append(_bulk_button(request, "run_now", "Run now", "Run these jobs now?", "They become due now."))
+        made.append(
+            build_button(
+                request,
+                jobs.act_on_many,
+                "Run now",
+                "Run these jobs now?",
+                name="run-now",
+                text="They become due now.",
+                body={"action": Action.RUN_NOW},
+                done="Run now: {n} job{s}",
+                bulk=True,
+            )
+        )
     if dead:
         made += replay_and_discard_buttons(request)
     if pending or running or state is None:
         made.append(
-            _bulk_button(
+            build_button(
                 request,
-                "cancel",
+                jobs.act_on_many,
                 "Cancel",
                 "Cancel these jobs?",
-                _CANCEL,
+                name="cancel",
+                text="Pending jobs never run. Running jobs are asked to stop.",
                 confirm="Cancel these jobs",
                 dismiss="Back",
-                danger=True,
-                reason="required",
+                body={"action": Action.CANCEL},
+                done="Cancel: {n} job{s}",
+                bulk=True,
+                **DANGER,
             )
         )
-    return [one for one in made if one is not None]
-
-
-_CANCEL = "Pending jobs never run. Running jobs are asked to stop."
-
-
-def _bulk_button(
-    request: DashboardRequest, action: str, label: str, title: str, text: str, **more: object
-) -> ActionButton | None:
-    given: dict[str, object] = {"name": action.replace("_", "-"), "done": f"{label}: {{n}} job{{s}}"} | more
-    return build_button(
-        request,
-        AccessRole.ADMIN,
-        label=label,
-        url="/api/v1/jobs/bulk",
-        title=title,
-        text=text,
-        body={"action": action},
-        bulk=True,
-        **given,  # type: ignore[arg-type]
-    )
+    return list(filter(None, made))
 
 
 def _without_none(record: msgspec.Struct) -> dict[str, object]:

@@ -11,23 +11,14 @@ from drumbeat.core.lock import LockInfo, TicketInfo, parse_job
 from drumbeat.web.api import locks
 from drumbeat.web.api.locks import LocksQuery
 from drumbeat.web.request import DashboardRequest
-from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button
-from .formatting import quote_segment
+from .action_button import DANGER, ActionButton, build_button
 from .layout import render_page
 
 RELEASE_TEXT = (
     "Its holder is told within milliseconds that the lock is lost. Until then it may still be working: "
     "only the token rejects its late writes."
 )
-
-
-class LocksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Query of the page."""
-
-    all: bool = False
-    after: str | None = None
 
 
 class TicketView(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +69,9 @@ class LockView(msgspec.Struct, frozen=True, kw_only=True):
     release: ActionButton | None
 
 
-async def index(request: DashboardRequest) -> Response:
+async def index(request: DashboardRequest, query: LocksQuery) -> Response:
     """GET /locks."""
-    query: LocksPageQuery = request.query
-    found = await request.invoke(locks.list_locks, query=LocksQuery(all=query.all, after=query.after))
+    found = await locks.list_locks(request, query)
     now = await request.store_time()
     rows = [
         LockView(
@@ -97,9 +87,9 @@ async def index(request: DashboardRequest) -> Response:
     )
 
 
-async def show(request: DashboardRequest) -> Response:
+async def show(request: DashboardRequest, name: str) -> Response:
     """GET /locks/{name}."""
-    lock: LockInfo = await request.invoke(locks.show, path_params={"name": request.path_params["name"]})
+    lock = await locks.show(request, name)
     now = await request.store_time()
     holders = [
         msgspec.structs.replace(place, release=_release_button(request, lock, place.ticket))
@@ -124,14 +114,12 @@ def _release_button(request: DashboardRequest, lock: LockInfo, ticket: TicketInf
         whose = ticket.owner or "its holder"
     return build_button(
         request,
-        AccessRole.ADMIN,
-        name="release",
-        label="Release" if ticket is not None or lock.holding == 1 else "Release all",
-        url=f"/api/v1/locks/{quote_segment(lock.name)}/release",
-        title=f"Release lock {lock.name} held by {whose}?",
+        locks.force_release,
+        "Release" if ticket is not None or lock.holding == 1 else "Release all",
+        f"Release lock {lock.name} held by {whose}?",
+        of=lock.name,
         text=RELEASE_TEXT,
         body={} if ticket is None else {"ticket": ticket.id},
-        danger=True,
-        reason="required",
         done="Released from {n} holder{s}",
+        **DANGER,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,14 +11,12 @@ from starlette.responses import Response
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, queues, schedules
-from drumbeat.web.api.records import Page
-from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
 from .formatting import count, quote_segment, span
 from .health import HealthView, load_health, reason_path
-from .layout import is_any_region_requested, render_page
-from .page_charts import CHART_REGIONS, RANGES, load_charts
+from .layout import render_page
+from .page_charts import ChartsQuery, load_charts_of_page
 from .panels import panels_for
 
 MIN_LATE_SECONDS = 5.0
@@ -25,10 +24,6 @@ MIN_LATE_SECONDS = 5.0
 MAX_GROUPS = 6
 MAX_FIRES = 8
 COUNTERS = ("ready", "running", "scheduled", "retrying", "waiting", "succeeded", "dead", "cancelled")
-
-
-class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
-    range: str = "15m"
 
 
 class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,17 +35,13 @@ class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-async def show(request: DashboardRequest) -> Response:
-    query: OverviewQuery = request.query
-    if query.range not in RANGES:
-        raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
+async def show(request: DashboardRequest, query: ChartsQuery) -> Response:
+    charts = await load_charts_of_page(request, query)
     now = await request.store_time()
     health = await load_health(request)
-    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
-    groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=MAX_GROUPS))
-    plans: Page[ScheduleInfo] = await request.invoke(
-        schedules.list_schedules, query=schedules.SchedulesQuery(limit=500)
-    )
+    found = await queues.list_queues(request)
+    groups = await dead.list_groups(request, dead.DeadGroupsQuery(limit=MAX_GROUPS))
+    plans = await schedules.list_schedules(request, schedules.SchedulesQuery(limit=500))
     coming = sorted((plan for plan in plans.items if plan.next_at), key=lambda plan: plan.next_at or now)
     return await render_page(
         request,
@@ -60,15 +51,11 @@ async def show(request: DashboardRequest) -> Response:
         health=health,
         counters=[(word, getattr(health.counts, word)) for word in COUNTERS],
         needs=attention_items(health, found.items, groups.items, plans.items, now),
-        charts=await load_charts(request, query.range, now)
-        if is_any_region_requested(request, *CHART_REGIONS)
-        else None,
-        ranges=RANGES,
-        range=query.range,
         groups=groups.items,
         coming=coming[:MAX_FIRES],
         queues=found.items,
         panels=panels_for(request),
+        **charts,
     )
 
 
@@ -76,7 +63,7 @@ def attention_items(
     health: HealthView,
     lines: list[queues.QueueRecord],
     groups: list[DeadLetterGroup],
-    plans: list[ScheduleInfo],
+    plans: Sequence[ScheduleInfo],
     now: datetime,
 ) -> list[AttentionItem]:
     """Errors first, then warnings and notes."""

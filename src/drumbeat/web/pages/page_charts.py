@@ -3,40 +3,60 @@
 from __future__ import annotations
 
 import functools
-from datetime import datetime
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
+from drumbeat.core.stats import Rollup
 from drumbeat.durations import from_us, to_us
 from drumbeat.web.api import stats
+from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
 from . import charts
 from .charts import RANGES, Chart, SlotLink
 from .formatting import iso
-
-__all__ = ["CHART_REGIONS", "RANGES", "Charts", "load_charts"]
+from .layout import is_any_region_requested
 
 CHART_REGIONS = ("throughput", "wait", "run")
 """The regions that charts are in."""
+
+
+class ChartsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    range: str = "15m"
 
 
 class Charts(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Chart
     wait: Chart
     run: Chart
+    rollups: Sequence[Rollup]
+    """What they are made of."""
+
+
+async def load_charts_of_page(
+    request: DashboardRequest, query: ChartsQuery, *, queue: str | None = None
+) -> dict[str, Any]:
+    """The charts as variables of a template, without charts for a refresh of other regions."""
+    if query.range not in RANGES:
+        raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
+    is_needed = is_any_region_requested(request, *CHART_REGIONS)
+    loaded = await load_charts(request, query.range, queue=queue) if is_needed else None
+    return {"charts": loaded, "ranges": RANGES, "range": query.range}
 
 
 async def load_charts(
-    request: DashboardRequest, range: str, now: datetime, *, queue: str | None = None, task: str | None = None
+    request: DashboardRequest, range: str, *, queue: str | None = None, task: str | None = None
 ) -> Charts:
     """The three charts of everything, or of one queue or task."""
-    over = RANGES[range]
+    over, now = RANGES[range], await request.store_time()
     since = from_us(over.first(to_us(now)))
     wanted = stats.StatsQuery(resolution=over.resolution, since=since, until=now, queue=queue, task=task)
-    rollups = (await request.invoke(stats.read_stats, query=wanted)).items
+    rollups = (await stats.read_stats(request, wanted)).items
     link = link_of(request, queue=queue, task=task)
     return Charts(
+        rollups=rollups,
         throughput=charts.throughput(rollups, over, now, link),
         wait=charts.latency("wait", rollups, over, now, link),
         run=charts.latency("run", rollups, over, now, link),

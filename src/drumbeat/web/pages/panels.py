@@ -7,7 +7,8 @@ import msgspec
 from drumbeat.web.panels import Button, Panel
 from drumbeat.web.request import DashboardRequest
 
-from .action_button import ActionButton, build_button
+from .action_button import ActionButton
+from .formatting import sentence
 
 
 class ButtonView(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,21 +34,20 @@ def _buttons(request: DashboardRequest, panel: Panel) -> list[ButtonView]:
         ButtonView(
             button=button,
             path=panel.path(button),
-            act=_confirm_button(request, panel, button) if button.danger else None,
+            act=_confirm_button(panel, button) if button.danger else None,
         )
         for button in panel.buttons
         if request.has_role(button.role)
     ]
 
 
-def _confirm_button(request: DashboardRequest, panel: Panel, button: Button) -> ActionButton | None:
-    return build_button(
-        request,
-        button.role,
+def _confirm_button(panel: Panel, button: Button) -> ActionButton:
+    return ActionButton(
         name=button.name,
         label=button.label,
         url=panel.path(button),
         title=f"{button.label}?",
-        text=f"{button.text[:1].upper()}{button.text[1:]}.",
+        text=f"{sentence(button.text)}.",
+        confirm=button.label,
         danger=True,
     )

@@ -56,19 +56,13 @@ class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 def form_of(info: ScheduleInfo) -> ScheduleForm:
     """The values of an existing schedule."""
-    kind = "cron" if info.cron is not None else "grid" if info.grid else "after"
+    same = ("name", "task", "tz", "args", "queue", "overlap", "catch_up")
     return ScheduleForm(
-        name=info.name,
-        task=info.task,
-        kind=kind,
+        **{name: getattr(info, name) for name in same},
+        kind="cron" if info.cron is not None else "grid" if info.grid else "after",
         cron=info.cron or "",
-        tz=info.tz,
         every="" if info.every is None else _format_interval(info.every),
-        args=info.args,
-        queue=info.queue,
         priority=str(info.priority),
-        overlap=info.overlap,
-        catch_up=info.catch_up,
         catch_up_limit=str(info.catch_up_limit),
         max_late="" if info.max_late is None else _format_interval(info.max_late),
         jitter=_format_interval(info.jitter) if info.jitter else "",
@@ -85,23 +79,21 @@ def _format_interval(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-async def new(request: DashboardRequest) -> Response:
+async def new(request: DashboardRequest, query: NewScheduleQuery) -> Response:
     """GET /schedules/new."""
-    query: NewScheduleQuery = request.query
     return await _render_form(request, ScheduleForm(task=query.task or ""), "New schedule", editing=False)
 
 
-async def edit(request: DashboardRequest) -> Response:
+async def edit(request: DashboardRequest, name: str) -> Response:
     """GET /schedules/{name}/edit."""
-    name = request.path_params["name"]
-    info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
+    info = await schedules.show(request, name)
     if not is_dynamic(info):
         raise Problem(409, f"schedule {name} is declared in code, or retired, and cannot be changed here")
     return await _render_form(request, form_of(info), f"Edit {name}", editing=True)
 
 
 async def _render_form(request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool) -> Response:
-    known = await request.invoke(tasks.list_tasks)
+    known = await tasks.list_tasks(request)
     address = f"/api/v1/schedules/{quote_segment(form.name)}" if editing else "/api/v1/schedules"
     return await render_page(
         request,

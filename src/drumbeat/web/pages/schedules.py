@@ -16,7 +16,7 @@ from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api import schedules
-from drumbeat.web.api.records import JobRecord, Page, to_job_record
+from drumbeat.web.api.records import JobRecord, to_job_record
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import AccessRole
@@ -40,17 +40,6 @@ OVERLAP_LABELS = {
     Overlap.ALLOW: "runs may overlap",
     Overlap.CANCEL: "a new run cancels the previous one",
 }
-
-
-class SchedulesPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Query of the page."""
-
-    all: bool = False
-    after: str | None = None
-
-
-class FiresPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    before: datetime | None = None
 
 
 class RunStrip(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,12 +126,9 @@ def is_dynamic(info: ScheduleInfo) -> bool:
     return info.origin is Origin.STORE and info.state is not ScheduleState.RETIRED
 
 
-async def index(request: DashboardRequest) -> Response:
+async def index(request: DashboardRequest, query: SchedulesQuery) -> Response:
     """GET /schedules."""
-    query: SchedulesPageQuery = request.query
-    found = await request.invoke(
-        schedules.list_schedules, query=SchedulesQuery(all=query.all, after=query.after, limit=ROWS)
-    )
+    found = await schedules.list_schedules(request, msgspec.structs.replace(query, limit=ROWS))
     now = await request.store_time()
     fires = await schedules.load_fires(request, [info.name for info in found.items], limit=SLOTS)
     rows = [
@@ -167,18 +153,18 @@ async def index(request: DashboardRequest) -> Response:
     )
 
 
-async def show(request: DashboardRequest) -> Response:
+async def show(request: DashboardRequest, name: str, query: FiresQuery) -> Response:
     """GET /schedules/{name}."""
-    name = request.path_params["name"]
-    query: FiresPageQuery = request.query
-    info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
+    info = await schedules.show(request, name)
     now = await request.store_time()
     last_fires = (await schedules.load_fires(request, [name], limit=SLOTS))[name]
-    fires = await _load_page_of_fires(request, name, query.before, last_fires)
+    fires = last_fires[:ROWS]  # the newest page of the table is a part of what the strip shows
+    if query.before is not None:
+        fires = (await schedules.list_fires(request, name, FiresQuery(before=query.before, limit=ROWS))).items
     coming: list[PreviewedFire] = []
     if info.state is ScheduleState.ACTIVE:
         with suppress(ConfigError):  # an unreadable rule has no fire times; the page shows the rule
-            coming = (await request.invoke(schedules.preview, query=PreviewQuery(name=name, count=10))).items
+            coming = (await schedules.preview(request, PreviewQuery(name=name, count=10))).items
     return await render_page(
         request,
         "schedule.html",
@@ -225,78 +211,45 @@ def enqueued_job(act: AuditAct) -> JobId | None:
     return JobId(id) if id is not None and is_job_id(id) else None
 
 
-async def _load_page_of_fires(
-    request: DashboardRequest, name: str, before: datetime | None, last_fires: list[FireInfo]
-) -> list[FireInfo]:
-    """A page of the table; the newest page is a part of what the strip has read."""
-    if before is None:
-        return last_fires[:ROWS]
-    query = FiresQuery(before=before, limit=ROWS)
-    found: Page[FireInfo] = await request.invoke(schedules.list_fires, path_params={"name": name}, query=query)
-    return found.items
-
-
 def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = False) -> tuple[ActionButton | None, ...]:
     if info.state is ScheduleState.RETIRED:
         return ()
-    address = f"/api/v1/schedules/{quote_segment(info.name)}"
     run = build_button(
         request,
-        AccessRole.OPERATOR,
-        name="run-now",
-        label="Run now",
-        url=f"{address}/run-now",
-        title=f"Run {info.name} now?",
+        schedules.run_now,
+        "Run now",
+        f"Run {info.name} now?",
+        of=info.name,
         text="Enqueues one extra run; the schedule is unchanged.",
         done=f"One run of {info.name} is enqueued: open its job",
         leads="/jobs/{id}",
     )
-    change = (
-        _pause_button(request, info, address)
-        if info.state is ScheduleState.ACTIVE
-        else _resume_button(request, info, address)
-    )
-    return (run, change, _delete_button(request, info, address)) if whole else (run, change)
+    toggle = _toggle_button(request, info)
+    return (run, toggle, _delete_button(request, info)) if whole else (run, toggle)
 
 
-def _pause_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
-    return build_button(
-        request,
-        AccessRole.OPERATOR,
-        name="pause",
-        label="Pause",
-        url=f"{address}/pause",
-        title=f"Pause {info.name}?",
-        text="It does not fire until it is resumed. A run in progress continues.",
-        done=f"{info.name} is paused",
-    )
+def _toggle_button(request: DashboardRequest, info: ScheduleInfo) -> ActionButton | None:
+    if info.state is ScheduleState.ACTIVE:
+        text, done = "It does not fire until it is resumed. A run in progress continues.", f"{info.name} is paused"
+        return build_button(
+            request, schedules.pause, "Pause", f"Pause {info.name}?", of=info.name, text=text, done=done
+        )
+    text = "It continues with its next fire time; fire times during the pause are recorded as skipped."
+    done = f"{info.name} resumed"
+    return build_button(request, schedules.resume, "Resume", f"Resume {info.name}?", of=info.name, text=text, done=done)
 
 
-def _resume_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
-    return build_button(
-        request,
-        AccessRole.OPERATOR,
-        name="resume",
-        label="Resume",
-        url=f"{address}/resume",
-        title=f"Resume {info.name}?",
-        text="It continues with its next fire time; fire times during the pause are recorded as skipped.",
-        done=f"{info.name} resumed",
-    )
-
-
-def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
+def _delete_button(request: DashboardRequest, info: ScheduleInfo) -> ActionButton | None:
     comes_back = (
         f" It is declared in the code of {info.app}, and is declared again when an instance of that app starts."
     )
     return build_button(
         request,
-        AccessRole.ADMIN,
+        schedules.delete,
+        "Retire",
+        f"Retire {info.name}?",
+        of=info.name,
         name="delete",
-        label="Retire",
-        url=address,
-        method="DELETE",
-        title=f"Retire {info.name}?",
         text="It no longer fires; its record is kept." + (comes_back if info.origin is Origin.CODE else ""),
         danger=True,
         done=f"{info.name} is retired",

@@ -17,12 +17,13 @@ from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.names import short_repr
 from drumbeat.web.api import jobs, queues, tasks
-from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery
+from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery
 from drumbeat.web.request import DashboardRequest
 
 STATES = (*PendingView, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
-FILTER_FIELDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id", "id_end")
+FILTER_FIELDS = ApiJobFilter.__struct_fields__
 ENDED_FIELDS = ("ended_since", "ended_until")
+FIELDS = (*FILTER_FIELDS, *ENDED_FIELDS)
 SEARCH_HELP = (
     ("state", "dead", "ready, scheduled, retrying, waiting, running, succeeded, dead or cancelled"),
     ("task", "send_email", "the name of a task"),
@@ -75,10 +76,10 @@ class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, str]:
         """The filter fields that are set."""
-        return {name: value for name in (*FILTER_FIELDS, *ENDED_FIELDS) if (value := getattr(self, name)) is not None}
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
 
-def to_api_filter(query: JobsPageQuery, now: datetime) -> ApiJobFilter:
+def to_counts_query(query: JobsPageQuery, now: datetime) -> JobCountsQuery:
     """The filter for the API.
 
     Raises:
@@ -88,11 +89,11 @@ def to_api_filter(query: JobsPageQuery, now: datetime) -> ApiJobFilter:
     for name in ("since", "until"):
         if (text := given.get(name)) is not None:
             given[name] = parse_time(str(text), now, name)
-    return ApiJobFilter(**given)  # type: ignore[arg-type]
+    return JobCountsQuery(**given)  # type: ignore[arg-type]
 
 
 def to_list_query(query: JobsPageQuery, now: datetime) -> JobListQuery:
-    chosen = msgspec.structs.asdict(to_api_filter(query, now))
+    chosen = msgspec.structs.asdict(to_counts_query(query, now))
     for name in ENDED_FIELDS:
         if (text := getattr(query, name)) is not None:
             chosen[name] = parse_time(text, now, name)
@@ -121,11 +122,9 @@ async def parse_search(request: DashboardRequest, line: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, quoted, plain in _PAIR.findall(line):
-        if name in (*FILTER_FIELDS, *ENDED_FIELDS):
+        if name in FIELDS:
             found[name] = quoted or plain
-    rest = (
-        _PAIR.sub(lambda pair: "" if pair[1] in (*FILTER_FIELDS, *ENDED_FIELDS) else pair[0], line).strip().strip('"')
-    )
+    rest = _PAIR.sub(lambda pair: "" if pair[1] in FIELDS else pair[0], line).strip().strip('"')
     if rest:
         name, value = await _guess_field(request, rest)
         if name == "error" and (slip := _UNKNOWN.search(rest)) is not None:
@@ -135,10 +134,10 @@ async def parse_search(request: DashboardRequest, line: str) -> dict[str, str]:
 
 
 def _unknown_field_error(name: str, text: str) -> InvalidArguments:
-    near = get_close_matches(name, (*FILTER_FIELDS, *ENDED_FIELDS), n=1)
+    near = get_close_matches(name, FIELDS, n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
     return InvalidArguments(
-        f"unknown field {short_repr(name)}{meant} Fields are {', '.join((*FILTER_FIELDS, *ENDED_FIELDS))}. "
+        f"unknown field {short_repr(name)}{meant} Fields are {', '.join(FIELDS)}. "
         f'To search errors for this text, write error:"{text}"',
         "q",
     )
@@ -152,17 +151,17 @@ async def _guess_field(request: DashboardRequest, text: str) -> tuple[str, str]:
     if (cut := _CUT_ID.fullmatch(lower)) is not None:
         return await _find_by_end(request, cut[1]) or ("id_end", cut[1])
     if _ID_START.fullmatch(lower):
-        begins = await request.invoke(jobs.list_jobs, query=JobListQuery(id=lower, limit=1))
+        begins = await jobs.list_jobs(request, JobListQuery(id=lower, limit=1))
         by_end = None if begins.items or len(lower) > MAX_ID_END else await _find_by_end(request, lower)
         return by_end or ("id", lower)
     if lower in STATES:
         return "state", lower
-    if text in {task.name for task in (await request.invoke(tasks.list_tasks)).items}:
+    if text in {task.name for task in (await tasks.list_tasks(request)).items}:
         return "task", text
-    if text in {queue.name for queue in (await request.invoke(queues.list_queues)).items}:
+    if text in {queue.name for queue in (await queues.list_queues(request)).items}:
         return "queue", text
     try:
-        keyed = await request.invoke(jobs.list_jobs, query=JobListQuery(key=text, limit=1))
+        keyed = await jobs.list_jobs(request, JobListQuery(key=text, limit=1))
     except InvalidArguments:
         return "error", text
     return ("key", text) if keyed.items else ("error", text)
@@ -170,7 +169,7 @@ async def _guess_field(request: DashboardRequest, text: str) -> tuple[str, str]:
 
 async def _find_by_end(request: DashboardRequest, end: str) -> tuple[str, str] | None:
     """The job with this suffix if exactly one of the newest has it, or a search by suffix; None: there is none."""
-    found = await request.invoke(jobs.list_jobs, query=JobListQuery(id_end=end, limit=2))
+    found = await jobs.list_jobs(request, JobListQuery(id_end=end, limit=2))
     if len(found.items) == 1:
         return "id", found.items[0].id
     return ("id_end", end) if found.items or found.next is not None else None

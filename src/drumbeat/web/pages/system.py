@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.web.api import system
-from drumbeat.web.api.system import SettingRecord, SystemRecord
+from drumbeat.web.api.system import SettingRecord
 from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
@@ -45,7 +45,7 @@ def sort_settings(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
 
 async def index(request: DashboardRequest) -> Response:
     """GET /system."""
-    record: SystemRecord = await request.invoke(system.show)
+    record = await system.show(request)
     return await render_page(
         request,
         "system.html",

@@ -37,8 +37,7 @@ class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: str = "1h"
 
 
-class TaskPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    range: str = "1h"
+class TaskPageQuery(TasksPageQuery, frozen=True, kw_only=True):
     before: str | None = None
     """The next page of runs."""
 
@@ -97,13 +96,13 @@ def since_of(range: str, until: datetime) -> datetime:
     return until - timedelta(microseconds=RANGES[range])
 
 
-async def index(request: DashboardRequest) -> Response:
+async def index(request: DashboardRequest, query: TasksPageQuery) -> Response:
     """GET /tasks."""
-    range = valid_range(request.query.range)
+    range = valid_range(query.range)
     now = await request.store_time()
-    found = await request.invoke(tasks.list_tasks)
-    counted = await request.invoke(stats.read_stats, query=_stats_query(range, now))
-    groups = await request.invoke(dead.list_groups, query=DeadGroupsQuery(limit=500))
+    found = await tasks.list_tasks(request)
+    counted = await stats.read_stats(request, StatsQuery(resolution="1m", since=since_of(range, now), until=now))
+    groups = await dead.list_groups(request, DeadGroupsQuery(limit=500))
     return await render_page(
         request,
         "tasks.html",
@@ -116,27 +115,22 @@ async def index(request: DashboardRequest) -> Response:
     )
 
 
-async def show(request: DashboardRequest) -> Response:
+async def show(request: DashboardRequest, name: str, query: TaskPageQuery) -> Response:
     """GET /tasks/{name}."""
-    name = request.path_params["name"]
-    query: TaskPageQuery = request.query
     range = valid_range(query.range)
-    now = await request.store_time()
-    info: TaskInfo = await request.invoke(tasks.show, path_params={"name": name})
-    counted = await request.invoke(stats.read_stats, query=_stats_query(range, now, task=name))
-    runs = await request.invoke(
-        tasks.history, path_params={"name": name}, query=TaskHistoryQuery(before=query.before, limit=MAX_RUNS)
-    )
-    last_dead = await request.invoke(jobs.list_jobs, query=JobListQuery(task=name, state="dead", limit=1))
-    living = await request.invoke(instances.list_instances, query=InstancesQuery())
+    info = await tasks.show(request, name)
+    charts = await load_charts(request, range, task=name)
+    runs = await tasks.history(request, name, TaskHistoryQuery(before=query.before, limit=MAX_RUNS))
+    last_dead = await jobs.list_jobs(request, JobListQuery(task=name, state="dead", limit=1))
+    living = await instances.list_instances(request, InstancesQuery())
     return await render_page(
         request,
         "task.html",
         page="tasks",
         title=name,
         info=info,
-        figures=figures_of(counted.items),
-        charts=await load_charts(request, range, now, task=name),
+        figures=figures_of(charts.rollups),
+        charts=charts,
         runs=runs.items,
         next=runs.next,
         before=query.before,
@@ -145,12 +139,8 @@ async def show(request: DashboardRequest) -> Response:
         fields=fields_of(info) if request.has_role(AccessRole.OPERATOR) else None,
         range=range,
         choices=RANGE_CHOICES,
-        since=_truncate_to_minute(since_of(range, now)),
+        since=_truncate_to_minute(since_of(range, await request.store_time())),
     )
-
-
-def _stats_query(range: str, now: datetime, task: str | None = None) -> StatsQuery:
-    return StatsQuery(resolution="1m", since=since_of(range, now), until=now, task=task)
 
 
 def _truncate_to_minute(moment: datetime) -> datetime:

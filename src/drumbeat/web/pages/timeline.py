@@ -53,13 +53,9 @@ class TimelinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineView(TimelinePageQuery, frozen=True, kw_only=True):
     """The window and its navigation."""
 
-    by: str
-    range: str
-    q: str
-    until: datetime | None
     earlier: str
     """`until` of the previous window. Empty: the current one."""
     later: str
@@ -91,9 +87,8 @@ def describe_window(span: TimeWindow) -> str:
     return f"{first:%Y-%m-%d}, {first:%H:%M} to {day}{last:%H:%M} UTC"
 
 
-async def index(request: DashboardRequest) -> Response:
+async def index(request: DashboardRequest, query: TimelinePageQuery) -> Response:
     """GET /timeline."""
-    query: TimelinePageQuery = request.query
     now = await request.store_time()
     view, span = view_of(query, to_us(now))
     if view.by == "task":
@@ -160,7 +155,7 @@ def _upcoming_items(schedule: Schedule, info: ScheduleInfo, now: int, href: str)
 async def _task_lanes(
     request: DashboardRequest, view: TimelineView, span: TimeWindow, now: datetime, after: str | None
 ) -> tuple[list[Lane], str | None]:
-    names = [info.name for info in (await request.invoke(tasks.list_tasks)).items]
+    names = [info.name for info in (await tasks.list_tasks(request)).items]
     wanted = [name for name in names if view.q.lower() in name.lower() and (after is None or name > after)]
     pages = {name: await _find_jobs(request, name, span) for name in wanted[:MAX_LANES]}
     with_more = [job for page in pages.values() for job in _with_more_runs(page.items)]
@@ -173,9 +168,7 @@ async def _task_lanes(
 async def _find_jobs(request: DashboardRequest, task: str, span: TimeWindow) -> Page[JobRecord]:
     """Jobs that may have run within the window: a job is created before it runs, usually not long before."""
     since, until = from_us(span.first) - timedelta(microseconds=span.length), from_us(span.last)
-    query = JobListQuery(task=task, limit=MAX_RUNS, since=since, until=until)
-    found: Page[JobRecord] = await request.invoke(jobs.list_jobs, query=query)
-    return found
+    return await jobs.list_jobs(request, JobListQuery(task=task, limit=MAX_RUNS, since=since, until=until))
 
 
 def _task_lane(

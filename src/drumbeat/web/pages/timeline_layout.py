@@ -72,11 +72,9 @@ class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
     label: str
 
 
-class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A run or fire before layout."""
+class TimelineMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is drawn of runs or fires."""
 
-    first: int
-    last: int
     kind: str
     """succeeded, failed, dead, cancelled, running, waiting, missed, skipped or future: a class of the style sheet."""
     title: str
@@ -84,15 +82,18 @@ class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class TimelineBar(msgspec.Struct, frozen=True, kw_only=True):
-    """A laid-out item, in per cent."""
+class TimelineItem(TimelineMark, frozen=True, kw_only=True):
+    """Before layout."""
+
+    first: int
+    last: int
+
+
+class TimelineBar(TimelineMark, frozen=True, kw_only=True):
+    """Laid out in a lane, in per cent."""
 
     x: float
     width: float
-    kind: str
-    title: str
-    href: str
-    count: int
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,16 +107,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Items merged into others."""
 
 
-class StripMark(msgspec.Struct, frozen=True, kw_only=True):
+class StripMark(TimelineBar, frozen=True, kw_only=True):
     """One run in a strip; its height is its duration."""
 
-    x: float
-    width: float
     y: float
     height: float
-    kind: str
-    title: str
-    href: str
 
 
 def window_of(range: str, now: int, until: int | None = None) -> TimeWindow:

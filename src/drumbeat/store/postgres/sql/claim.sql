@@ -22,6 +22,13 @@
                       LIMIT $10
                         FOR UPDATE SKIP LOCKED) AS job
 
+-- name: _set_claimed
+          SET state = 'running',
+              instance = $1,
+              token = greatest(least(token, 1000000000000000000) + 1, (SELECT drumbeat.now_us())),
+              claimed_at = (SELECT drumbeat.now_us()),
+              blocked_on = NULL
+
 -- name: report_and_claim
 -- The hot path: succeeded runs become history, and the next jobs are claimed, in one statement.
 -- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs (the first four as array
@@ -30,10 +37,9 @@
 -- $12 and of the id where run_at is that bound (an array literal; empty: none).
 -- Rows: the claimed jobs, and one summary, which alone has `now`, recorded_count (runs recorded), recorded_ids (their ids, if
 -- not all were recorded) and next_due (if fewer jobs than the limit were claimed).
-  WITH ended AS MATERIALIZED (
-       SELECT id, token, started_at, finished_at, result, result_error
-         FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[], $7::text[])
-              AS ended (id, token, started_at, finished_at, result, result_error)),
+  WITH ended (id, token, started_at, finished_at, result, result_error) AS MATERIALIZED (
+       SELECT * FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[],
+                            $7::text[])),
        gone AS (
        DELETE FROM drumbeat.job
         WHERE id = ANY (ARRAY(SELECT ended.id FROM ended))
@@ -81,11 +87,7 @@
           FOR KEY SHARE),
        claimed AS (
        UPDATE drumbeat.job
-          SET state = 'running',
-              instance = $1,
-              token = greatest(least(token, 1000000000000000000) + 1, (SELECT drumbeat.now_us())),
-              claimed_at = (SELECT drumbeat.now_us()),
-              blocked_on = NULL
+          -- include: _set_claimed
         WHERE ctid = ANY (ARRAY(SELECT tid FROM shared UNION ALL SELECT tid FROM rest))
           AND EXISTS (SELECT FROM living)
        RETURNING {{claimed}})
@@ -146,11 +148,7 @@ SELECT {{claimed from nulls}},
           AND EXISTS (SELECT FROM picked)
           FOR KEY SHARE)
 UPDATE drumbeat.job
-   SET state = 'running',
-       instance = $1,
-       token = greatest(least(token, 1000000000000000000) + 1, drumbeat.now_us()),
-       claimed_at = drumbeat.now_us(),
-       blocked_on = NULL
+   -- include: _set_claimed
  WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
    AND EXISTS (SELECT FROM living)
 RETURNING {{claimed from job, id = job.id::text}};

@@ -33,11 +33,9 @@ SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now
 -- name: move_to_history
 -- Move locked live jobs to history. Columns: id, state, outcome, started_at, finished_at, result, result_error, error. The
 -- instance is the job's own: a pending one has none.
-  WITH ended AS MATERIALIZED (
-       SELECT id, state, outcome, started_at, finished_at, result, result_error, error
-         FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                     $8::text[])
-              AS ended (id, state, outcome, started_at, finished_at, result, result_error, error)),
+  WITH ended (id, state, outcome, started_at, finished_at, result, result_error, error) AS MATERIALIZED (
+       SELECT * FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                            $8::text[])),
 -- include: _gone
 INSERT INTO drumbeat.history ({{history}})
 SELECT {{history from gone_or_neutral, state = ended.state, outcome = ended.outcome, started_at = ended.started_at,
@@ -50,10 +48,9 @@ SELECT {{history from gone_or_neutral, state = ended.state, outcome = ended.outc
 
 -- name: move_to_dead
 -- Make dead letters of locked live jobs. Columns: id, outcome, started_at, finished_at, failures, crashes, error.
-  WITH ended AS MATERIALIZED (
-       SELECT id, outcome, started_at, finished_at, failures, crashes, error
-         FROM unnest($1::text[]::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[], $7::text[])
-              AS ended (id, outcome, started_at, finished_at, failures, crashes, error)),
+  WITH ended (id, outcome, started_at, finished_at, failures, crashes, error) AS MATERIALIZED (
+       SELECT * FROM unnest($1::text[]::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[],
+                            $7::text[])),
 -- include: _gone
 INSERT INTO drumbeat.dead ({{dead}})
 SELECT {{dead from gone_or_neutral, state = 'dead', outcome = ended.outcome, started_at = ended.started_at,
@@ -70,12 +67,8 @@ UPDATE drumbeat.job
        instance = NULL,
        claimed_at = NULL,
        progress = NULL,
-       run_at = back.run_at,
-       failures = back.failures,
-       crashes = back.crashes,
-       "unique" = back."unique",
-       blocked_on = back.blocked_on,
-       blocked_since = back.blocked_since,
+       (run_at, failures, crashes, "unique", blocked_on, blocked_since)
+           = (back.run_at, back.failures, back.crashes, back."unique", back.blocked_on, back.blocked_since),
        error = coalesce(back.error, job.error)
   FROM unnest($1::text[]::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::text[], $6::text[], $7::bigint[],
               $8::text[])
@@ -86,9 +79,7 @@ UPDATE drumbeat.job
 -- name: insert_attempts
 -- Columns: id, token, instance, outcome, started_at, finished_at, error.
 INSERT INTO drumbeat.attempt (id, token, instance, outcome, started_at, finished_at, error)
-SELECT id, token, instance, outcome, started_at, finished_at, error
-  FROM unnest($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])
-       AS attempt (id, token, instance, outcome, started_at, finished_at, error)
+SELECT * FROM unnest($1::text[]::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])
     ON CONFLICT DO NOTHING;
 
 -- name: recorded_outcomes

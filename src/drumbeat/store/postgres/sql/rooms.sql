@@ -1,10 +1,10 @@
 -- Statements about messages to rooms.
 
 -- name: send
--- $1 to, $2 id, $3 room, $4 signature, $5 args, each an array; $6 the notification. NOTIFY carries at most
+-- $1 id, $2 room, $3 to, $4 args, $5 signature, each an array; $6 the notification. NOTIFY carries at most
 -- 8,000 bytes: it names the receivers, not the messages.
   WITH sent AS (
-       INSERT INTO drumbeat.room_message (sent_at, "to", id, room, signature, args)
+       INSERT INTO drumbeat.room_message (sent_at, id, room, "to", args, signature)
        SELECT drumbeat.now_us(), *
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
            ON CONFLICT ("to", id) DO NOTHING)

@@ -9,18 +9,12 @@ INSERT INTO drumbeat.schedule ({{definition}}, every, cursor, next_at, changed_b
                                declared_at, reason)
 VALUES ({{definition from parameters}}, $24, $25, $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
     ON CONFLICT (name) DO UPDATE
-   SET ({{changeable}}) = ({{changeable from excluded}}),
-       every = excluded.every,
+   SET ({{restarted}}) = ({{restarted from excluded}}),
        state = 'active',
        revision = schedule.revision + 1,
        cursor = coalesce(excluded.cursor, schedule.cursor),
        next_at = CASE WHEN excluded.every IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
-                      THEN NULL ELSE excluded.next_at END,
-       created_at = excluded.created_at,
-       changed_at = excluded.changed_at,
-       declared_at = excluded.declared_at,
-       changed_by = excluded.changed_by,
-       reason = excluded.reason
+                      THEN NULL ELSE excluded.next_at END
  WHERE schedule.state = 'retired'
 RETURNING name;
 

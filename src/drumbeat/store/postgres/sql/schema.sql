@@ -57,13 +57,9 @@ SELECT part.relname::text AS name, pg_relation_size(part.oid) AS size, link.inhr
    AND part.relkind = 'r'
  ORDER BY part.relname;
 
--- name: local_timeouts
--- How long the removal of a partition waits for readers.
-SELECT set_config('lock_timeout', '500ms', true), set_config('statement_timeout', '2s', true);
-
--- name: session_timeouts
--- The same outside of a transaction.
-SELECT set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '2s', false);
+-- name: set_timeouts
+-- How long the removal of a partition waits for readers. $1: for this transaction only.
+SELECT set_config('lock_timeout', '500ms', $1), set_config('statement_timeout', '2s', $1);
 
 -- name: reset_timeouts
 SELECT set_config('lock_timeout', reset_val, false) FROM pg_settings WHERE name = 'lock_timeout'

@@ -1,39 +1,39 @@
 -- Statements about roll-ups.
 
 -- name: put
--- $1 instance, $7 its state; $2 resolution, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of
--- the key: a call and its repetition must not deadlock.
+-- $1 instance, $2 its state, null for rows that belong to none; $3 resolution, $4 at, $5 queue, $6 task, $7 counts, each an
+-- array, in the order of the key: a call and its repetition must not deadlock.
   WITH living AS (
-       SELECT id FROM drumbeat.instance WHERE id = $1 AND state = $7),
+       SELECT $1::text AS id
+        WHERE $2::text IS NULL OR EXISTS (SELECT FROM drumbeat.instance WHERE id = $1 AND state = $2)),
        kept AS (
        INSERT INTO drumbeat.rollup (resolution, at, queue, task, instance, written_at, counts)
        SELECT new.resolution, new.at, new.queue, new.task, living.id, drumbeat.now_us(), new.counts
          FROM living
-        CROSS JOIN unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
+        CROSS JOIN unnest($3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
                 AS new (resolution, at, queue, task, counts)
            ON CONFLICT (resolution, at, queue, task, instance) DO UPDATE
           SET written_at = excluded.written_at,
               counts = excluded.counts)
 SELECT EXISTS (SELECT 1 FROM living);
 
--- name: read
--- $1 resolution, $2 since, $3 until, $4 queue, $5 task.
-SELECT at, queue, task, counts
-  FROM drumbeat.rollup
- WHERE resolution = $1
-   AND at >= $2
-   AND at < $3
-   AND queue <> ''
-   AND ($4::text IS NULL OR queue = $4)
-   AND ($5::text IS NULL OR task = $5);
-
--- name: overall
+-- name: _span
 -- $1 resolution, $2 since, $3 until.
 SELECT at, queue, task, counts
   FROM drumbeat.rollup
  WHERE resolution = $1
    AND at >= $2
    AND at < $3
+
+-- name: read
+-- $4 queue, $5 task.
+-- include: _span
+   AND queue <> ''
+   AND ($4::text IS NULL OR queue = $4)
+   AND ($5::text IS NULL OR task = $5);
+
+-- name: overall
+-- include: _span
    AND queue = '';
 
 -- name: written
@@ -106,12 +106,3 @@ SELECT at, queue, task, counts
  WHERE resolution = 0
    AND at = 0
    AND instance = '';
-
--- name: upsert_folded
--- $1 queue, $2 task, $3 counts, each an array.
-INSERT INTO drumbeat.rollup (resolution, at, queue, task, instance, written_at, counts)
-SELECT 0, 0, new.queue, new.task, '', drumbeat.now_us(), new.counts
-  FROM unnest($1::text[], $2::text[], $3::text[]) AS new (queue, task, counts)
-    ON CONFLICT (resolution, at, queue, task, instance) DO UPDATE
-   SET written_at = excluded.written_at,
-       counts = excluded.counts;

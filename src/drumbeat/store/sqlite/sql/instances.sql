@@ -14,18 +14,22 @@ UPDATE drumbeat_instance
    AND state = 'alive';
 
 -- name: heartbeat_reply
--- The reply to a heartbeat in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
+-- The reply to a heartbeat in one row: a core.instance.HeartbeatReply.
 -- include: _waiting
-SELECT json_array(
-           (SELECT beat FROM drumbeat_instance WHERE id = :id),
-           (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
-           json((SELECT json_group_array(json_array(id, token)) FROM drumbeat_job
-                  WHERE instance = :id AND state = 'running' AND cancel_requested)),
-           json((SELECT json_group_array(value) FROM waiting WHERE value IS NOT NULL AND value NOT GLOB 'schedule:*')),
-           json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance WHERE state = 'alive' AND id <> :id)),
-           json((SELECT json_object('instance', instance, 'term', term) FROM drumbeat_leader
-                  WHERE instance IS NOT NULL AND until > :now)),
-           (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18));
+SELECT json_object(
+           'alive', json('true'),
+           'now', :now,
+           'beat', (SELECT beat FROM drumbeat_instance WHERE id = :id),
+           'running', (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
+           'cancel_requests', json((SELECT json_group_array(json_array(id, token)) FROM drumbeat_job
+                                     WHERE instance = :id AND state = 'running' AND cancel_requested)),
+           'blocked_on', json((SELECT json_group_array(value) FROM waiting
+                                WHERE value IS NOT NULL AND value NOT GLOB 'schedule:*')),
+           'peers', json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance
+                           WHERE state = 'alive' AND id <> :id)),
+           'leader', json((SELECT json_object('instance', instance, 'term', term) FROM drumbeat_leader
+                            WHERE instance IS NOT NULL AND until > :now)),
+           'next_fire_at', (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18));
 
 -- name: reply_own
 -- The parts of heartbeat_reply one by one, for when one of its rows cannot be made JSON.

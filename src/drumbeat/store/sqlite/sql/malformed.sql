@@ -55,7 +55,7 @@ SELECT *
  LIMIT :limit;
 
 -- name: messages
-SELECT *, rowid AS place
+SELECT *
   FROM drumbeat_room_message
  ORDER BY rowid DESC
  LIMIT :limit;

@@ -16,18 +16,15 @@ SELECT json_group_array(wake)
 -- name: has_any
 SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
 
--- name: first_messages
--- Columns as in rooms.MessageRow.
-SELECT json_group_array(json_array(place, id, room, "to", args, signature))
-  FROM (SELECT rowid AS place, id, room, "to", args, signature
-          FROM drumbeat_room_message
-         WHERE "to" = :to
-         ORDER BY id
-         LIMIT :limit);
-
--- name: delete_taken
+-- name: take
+-- Columns as in core.room.RoomMessage.
 DELETE FROM drumbeat_room_message
- WHERE rowid IN (SELECT value FROM json_each(:places));
+ WHERE rowid IN (SELECT rowid
+                   FROM drumbeat_room_message
+                  WHERE "to" = :to
+                  ORDER BY id
+                  LIMIT :limit)
+RETURNING id, room, "to", args, signature;
 
 -- name: list_untaken
 -- Those of these messages that were not taken yet.
@@ -40,7 +37,8 @@ SELECT json_group_array(id)
 -- The same messages.
 DELETE FROM drumbeat_room_message
  WHERE "to" IN (SELECT value FROM json_each(:to))
-   AND id IN (SELECT value FROM json_each(:ids));
+   AND id IN (SELECT value FROM json_each(:ids))
+RETURNING id;
 
 -- name: prune
 DELETE FROM drumbeat_room_message

@@ -7,19 +7,13 @@ INSERT INTO drumbeat_schedule ({{definition}}, every, state, revision, cursor, n
 VALUES ({{definition from parameters}}, :every, 'active', 1, :cursor, :next_at, :now, :now,
         CASE WHEN :origin = 'code' THEN :now END, :by, '')
     ON CONFLICT (name) DO UPDATE
-   SET ({{changeable}}) = ({{changeable from excluded}}),
-       every = excluded.every,
+   SET ({{restarted}}) = ({{restarted from excluded}}),
        state = 'active',
        revision = drumbeat_schedule.revision + 1,
        cursor = ifnull(excluded.cursor, drumbeat_schedule.cursor),
        next_at = CASE WHEN excluded.every IS NOT NULL
                            AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = drumbeat_schedule.current)
-                      THEN NULL ELSE excluded.next_at END,
-       created_at = excluded.created_at,
-       changed_at = excluded.changed_at,
-       declared_at = excluded.declared_at,
-       changed_by = excluded.changed_by,
-       reason = excluded.reason
+                      THEN NULL ELSE excluded.next_at END
  WHERE drumbeat_schedule.state = 'retired';
 
 -- name: put_changed
@@ -225,14 +219,19 @@ UPDATE drumbeat_job
                CROSS JOIN drumbeat_schedule AS plan
                WHERE plan.name = wanted.value);
 
--- name: undeclared
+-- name: _undeclared
 -- Schedules of code that are no longer declared although instances of the same app are alive.
-SELECT json_group_array(name)
-  FROM drumbeat_schedule
- WHERE origin = 'code'
+       origin = 'code'
    AND state <> 'retired'
    AND declared_at < :silent_since
-   AND app IN (SELECT app FROM drumbeat_instance WHERE state = 'alive');
+   AND app IN (SELECT app FROM drumbeat_instance WHERE state = 'alive')
+
+-- name: has_undeclared
+SELECT EXISTS (SELECT 1
+  FROM drumbeat_schedule
+ WHERE
+-- include: _undeclared
+);
 
 -- name: retire
 UPDATE drumbeat_schedule
@@ -242,7 +241,9 @@ UPDATE drumbeat_schedule
        changed_at = :now,
        changed_by = '',
        reason = 'no longer declared'
- WHERE name IN (SELECT value FROM json_each(:names));
+ WHERE
+-- include: _undeclared
+RETURNING name;
 
 -- name: fires
 -- Columns as in core.schedule.Fire.
@@ -254,19 +255,16 @@ SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, j
          ORDER BY at DESC, skipped DESC
          LIMIT :limit);
 
--- name: prunable_fires
-SELECT json_group_array(json_array(schedule, at, skipped))
-  FROM (SELECT schedule, at, skipped
-          FROM drumbeat_fire
-         WHERE last < :before
-         ORDER BY last
-         LIMIT :limit);
+-- name: has_old_fires
+SELECT EXISTS (SELECT 1 FROM drumbeat_fire WHERE last < :before);
 
 -- name: delete_fires
 DELETE FROM drumbeat_fire
- WHERE (schedule, at, skipped) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-                                          json_extract(value, '$[2]')
-                                     FROM json_each(:old));
+ WHERE (schedule, at, skipped) IN (SELECT schedule, at, skipped
+                                     FROM drumbeat_fire
+                                    WHERE last < :before
+                                    ORDER BY last
+                                    LIMIT :limit);
 
 -- name: begin_once
 -- Begin it, or take it over from an instance that is no longer alive.

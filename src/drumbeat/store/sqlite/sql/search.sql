@@ -197,9 +197,11 @@ SELECT json_group_array(id)
          LIMIT :limit);
 
 -- name: counts
--- Exact counts of everything: [ready, scheduled and retrying, retrying, waiting, running, ended, cancelled, discarded, letters]
-SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.number, ended.number, ended.cancelled,
-                  ended.discarded, letters.number)
+-- Exact counts of everything: a core.job_query.JobCounts.
+SELECT json_object('ready', due.ready, 'scheduled', due.future - tried.number, 'retrying', tried.number,
+                   'waiting', waiting.number, 'running', running.number,
+                   'succeeded', ended.number - ended.cancelled - ended.discarded,
+                   'dead', ended.discarded + letters.number, 'cancelled', ended.cancelled)
   FROM (SELECT count(*) FILTER (WHERE run_at <= :now) AS ready, count(*) FILTER (WHERE run_at > :now) AS future
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
          WHERE state = 'pending' AND blocked_on IS NULL) AS due,
@@ -220,5 +222,5 @@ SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.n
        (SELECT count(*) AS number FROM drumbeat_dead) AS letters;
 
 -- name: count_letters
-SELECT cast(count(*) AS TEXT)
+SELECT count(*)
   FROM drumbeat_dead;

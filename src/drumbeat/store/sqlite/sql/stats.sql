@@ -14,24 +14,23 @@ SELECT column2, column1, column3, column4, ?1, ?2, column5
    SET written_at = excluded.written_at,
        counts = excluded.counts;
 
--- name: read
--- Columns as in core.stats.Row.
+-- name: _span
+-- Columns as in records.RollupRow, here and below.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
-  FROM drumbeat_rollup
+  FROM drumbeat_rollup {{here}}
  WHERE resolution = :resolution
    AND at >= :since
    AND at < :until
+
+-- name: read
+-- include: _span
    AND queue <> ''
    AND (:queue IS NULL OR queue = :queue)
    AND (:task IS NULL OR task = :task);
 
 -- name: overall
 -- Forces its own index: SQLite would scan the rows of all queues and tasks.
-SELECT json_group_array(json_array(at, queue, task, json(counts)))
-  FROM drumbeat_rollup INDEXED BY drumbeat_rollup_overall
- WHERE resolution = :resolution
-   AND at >= :since
-   AND at < :until
+-- include: _span with INDEXED BY drumbeat_rollup_overall
    AND queue = '';
 
 -- name: written
@@ -80,29 +79,22 @@ DELETE FROM drumbeat_rollup
                                                ORDER BY at
                                                LIMIT :limit);
 
--- name: foldable
--- TOTAL rows of instances that have ended, with their instance.
-SELECT json_group_array(json_array(queue, task, instance, json(counts)))
-  FROM (SELECT queue, task, instance, counts
-          FROM drumbeat_rollup
-         WHERE resolution = 0
-           AND at = 0
-           AND instance <> ''
-           AND written_at < :gone
-           AND instance NOT IN (SELECT id FROM drumbeat_instance WHERE state = 'alive')
-         LIMIT :limit);
+-- name: delete_gone_totals
+-- TOTAL rows of instances that have ended. Columns as in records.RollupRow.
+DELETE FROM drumbeat_rollup
+ WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
+                                                FROM drumbeat_rollup
+                                               WHERE resolution = 0
+                                                 AND at = 0
+                                                 AND instance <> ''
+                                                 AND written_at < :gone
+                                                 AND instance NOT IN (SELECT id FROM drumbeat_instance WHERE state = 'alive')
+                                               LIMIT :limit)
+RETURNING at, queue, task, counts;
 
 -- name: folded
--- Columns as in core.stats.Row.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup
  WHERE resolution = 0
    AND at = 0
    AND instance = '';
-
--- name: delete_folded
--- TOTAL rows: [queue, task, instance] of each.
-DELETE FROM drumbeat_rollup
- WHERE (resolution, at, queue, task, instance) IN (SELECT 0, 0, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-                                                     json_extract(value, '$[2]')
-                                                FROM json_each(:rows));

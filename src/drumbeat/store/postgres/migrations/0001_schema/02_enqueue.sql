@@ -193,35 +193,34 @@ CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
     SET enable_seqscan = off
     AS $$
 DECLARE
-    given  json := ended::json;
-    claim  uuid := (given ->> 'id')::uuid;
-    number bigint := (given ->> 'token')::bigint;
-    holder text := given ->> 'instance';
+    given  record;
     now_at bigint := drumbeat.now_us();
 BEGIN
+    SELECT claim.* INTO given
+      FROM json_to_record(ended::json) AS claim (id uuid, token bigint, instance text, started_at bigint, result text,
+                                                 result_error text);
     PERFORM drumbeat.ensure_history_day(now_at / 86400000000 * 86400000000);
     WITH gone AS (
          DELETE FROM drumbeat.job
-          WHERE job.id = claim
-            AND job.token = number
-            AND job.instance = holder
+          WHERE job.id = given.id
+            AND job.token = given.token
+            AND job.instance = given.instance
          RETURNING job.*)
     INSERT INTO drumbeat.history
     SELECT kept.*
       FROM gone
      CROSS JOIN jsonb_populate_record(NULL::drumbeat.history, to_jsonb(gone) || jsonb_build_object(
-                    'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given -> 'started_at',
-                    'finished_at', now_at, 'result', given -> 'result', 'result_error', given -> 'result_error',
-                    'error', NULL)) AS kept;
+                    'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given.started_at, 'finished_at', now_at,
+                    'result', given.result, 'result_error', given.result_error, 'error', NULL)) AS kept;
     IF FOUND THEN
         RETURN;
     END IF;
     IF EXISTS (SELECT FROM drumbeat.history
-                WHERE history.id = claim AND history.token = number AND history.instance = holder
+                WHERE history.id = given.id AND history.token = given.token AND history.instance = given.instance
                   AND history.outcome = 'succeeded')
     THEN
-        RAISE EXCEPTION 'job % has been completed already', claim USING ERRCODE = 'DB003';
+        RAISE EXCEPTION 'job % has been completed already', given.id USING ERRCODE = 'DB003';
     END IF;
-    RAISE EXCEPTION 'job % is no longer this worker''s', claim USING ERRCODE = 'DB002';
+    RAISE EXCEPTION 'job % is no longer this worker''s', given.id USING ERRCODE = 'DB002';
 END
 $$;

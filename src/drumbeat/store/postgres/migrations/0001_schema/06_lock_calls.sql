@@ -69,16 +69,15 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION drumbeat.lock_ticket_status(tickets text[], renews boolean)
-    RETURNS SETOF drumbeat.ticket_status
+CREATE FUNCTION drumbeat.lock_ticket_status(tickets text[], renews boolean) RETURNS SETOF drumbeat.ticket_status
     LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
 DECLARE
-    now_at     bigint := drumbeat.clock_us();
     lock_names text[];
     lock_name  text;
+    now_at     bigint := drumbeat.clock_us();
 BEGIN
     IF NOT renews THEN
         -- If all tickets hold their locks, as after a notification of a grant, no row has to be locked.
@@ -128,10 +127,10 @@ CREATE FUNCTION drumbeat.lock_release(tickets text[]) RETURNS void
     SET enable_seqscan = off
     AS $$
 DECLARE
-    now_at     bigint;
     lock_names text[];
     lock_name  text;
     rated      boolean;
+    now_at     bigint;
 BEGIN
     SELECT array_agg(known.name), bool_or(known.per IS NOT NULL)
       INTO lock_names, rated
