@@ -132,9 +132,7 @@ def extra_runs_are_explained(history: History) -> Iterator[str]:
         cuts = [fault.start for fault in history.disturbances if fault.kind == "power"]
         # A claim need not be on disk: a power cut ends the run and forgets it.
         unexplained = [
-            run.token
-            for run in started
-            if run.token not in recorded and not any(cut - 5.0 <= run.at <= cut for cut in cuts)
+            run.token for run in started if run.token not in recorded and not any(run.at <= cut for cut in cuts)
         ]
         allowed = 1 if job.state == "running" else 0
         if len(unexplained) > allowed:

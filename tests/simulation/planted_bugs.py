@@ -176,10 +176,10 @@ BUGS = (
         after="            await",
     ),
     PlantedBug(
-        name="a message stays in its inbox",
+        name="a message is delivered twice",
         file="store/sqlite/rooms.py",
-        before="        if found:\n            write.db.run(self._sql.delete_taken",
-        after="        if found and write.now % 4:\n            write.db.run(self._sql.delete_taken",
+        before="        return sorted(taken, key=lambda message: message.id)\n",
+        after="        return sorted([*taken, *taken[:1]], key=lambda message: message.id)\n",
     ),
     PlantedBug(
         name="claims are released at the first comparison",

@@ -73,6 +73,8 @@ class StoreLoop:
         self._is_call_in_flight = False
         self._must_reconcile = False
         self._unknown_claims: set[tuple[JobId, int]] = set()
+        self._released_claims: set[tuple[JobId, int]] = set()
+        """Unknown ones that were released: if their answer comes after all, they are no longer ours."""
         self._ticked_at = self._reconciled_at = core.clock.monotonic()
         self._taken_count = 0
 
@@ -200,6 +202,8 @@ class StoreLoop:
 
     def _buffer_jobs(self, answer: ClaimResult) -> None:
         jobs = answer.jobs
+        if self._released_claims:
+            jobs = [job for job in jobs if (job.id, job.token) not in self._released_claims]
         for malformed in answer.malformed:
             self._reporter.hold([malformed.job])
             self._reporter.put(malformed_outcome(malformed, self._identity()))
@@ -277,6 +281,9 @@ class StoreLoop:
             if (claim.id, claim.token) not in held
         }
         lost = missing & self._unknown_claims
+        if not self._fetcher.capacity.in_flight:
+            self._released_claims.clear()
+        self._released_claims |= lost
         self._unknown_claims = missing - lost
         self._must_reconcile = bool(self._unknown_claims)
         if lost:
