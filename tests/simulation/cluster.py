@@ -66,6 +66,7 @@ class SimulatedRun:
         self._batches = 0
         self._resource_token = 0
         self._disk = Disk()
+        self._has_power = True
         self.faults = 0
 
     def run(self) -> History:
@@ -215,7 +216,7 @@ class SimulatedRun:
             member.request_stop()
             await self.clock.sleep(fault.seconds)
             await member.wait_stopped()
-        if member.node is node:  # else another fault has started it again
+        if member.node is node and self._has_power:  # else another fault has started it again, or will
             member.restart()
 
     async def _cut_power(self, seconds: float) -> None:
@@ -225,7 +226,9 @@ class SimulatedRun:
             self.loop.kill(member.node)
         self.loop.kill(self._network_node)
         self._disk.lose_unsynced()
+        self._has_power = False
         await self.clock.sleep(seconds)
+        self._has_power = True
         self._connect_network()
         for member in everybody:
             member.restart()

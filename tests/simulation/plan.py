@@ -113,6 +113,7 @@ def _draw_call_faults(dice: random.Random, workers: int, until: float) -> tuple[
         "lost answer",
         "late request",
         "late answer",
+        "ghost request",
         "outage",
         "repeated",
         "full",
