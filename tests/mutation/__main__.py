@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import queue
 import random
 import sys
@@ -45,9 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.repeat:
         chosen = [mutant for mutant in mutants if mutant.id in explained]
     else:
-        chosen = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
+        # A smaller sample is the beginning of a larger one.
+        random.Random(options.seed).shuffle(mutants)
+        chosen = mutants[: options.sample]
     print(f"{len(chosen)} of {len(mutants)} mutants, {options.processes} at a time, seed {options.seed}", flush=True)
-    trials = _try_all(chosen, options.processes, options.log)
+    trials = _try_all(chosen, options.processes, options.log, time.monotonic() + 60 * options.minutes)
     return _report(trials, explained, shows_output=bool(options.only))
 
 
@@ -56,6 +59,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=300, help="how many mutants are tried")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--processes", type=int, default=2, help="how many at a time")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no other mutant after so many minutes")
     parser.add_argument("--only", action="append", metavar="ID", help="this mutant, with what pytest prints")
     parser.add_argument("--repeat", action="store_true", help="those that survivors.md explains")
     parser.add_argument("--files", default="", metavar="TEXT", help="only files whose path has this text")
@@ -64,7 +68,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None) -> list[Trial]:
+def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None, ends_at: float) -> list[Trial]:
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
@@ -73,7 +77,7 @@ def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None) -> lis
 
     def work() -> None:
         with SourceCopy() as copy:
-            while True:
+            while time.monotonic() < ends_at:
                 try:
                     mutant = waiting.get_nowait()
                 except queue.Empty:

@@ -173,20 +173,13 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 
 # After those of its own subject: what runs the whole of each part.
 GENERAL = {
-    "core": ("contract", "worker", "controller", "simulation"),
-    "worker": (
-        "worker",
-        "unit/test_fetcher.py",
-        "app",
-        "simulation",
-        "system/test_shutdown.py",
-        "system/test_crashes.py",
-    ),
-    "locks": ("locks", "contract/test_locks.py", "worker/test_lifecycle.py", "simulation", "system/test_locks.py"),
-    "controller": ("controller", "app/test_schedules.py", "worker/test_lifecycle.py", "simulation"),
-    "heartbeat.py": ("worker", "locks", "simulation", "system/test_zombies.py"),
+    "core": ("contract", "unit", "controller"),
+    "worker": ("worker", "unit/test_fetcher.py", "system/test_shutdown.py"),
+    "locks": ("locks", "contract/test_locks.py", "worker/test_lifecycle.py", "system/test_locks.py"),
+    "controller": ("controller", "app/test_schedules.py", "worker/test_lifecycle.py"),
+    "heartbeat.py": ("worker", "locks", "system/test_zombies.py"),
     "web": ("web/test_api_jobs.py", "web/test_pages.py"),
-    "store": ("contract", "engines/test_malformed.py", "unit", "app", "web/test_api_jobs.py", "web/test_metrics.py"),
+    "store": ("contract", "engines/test_malformed.py", "unit", "app", "web/test_metrics.py"),
 }
 
 
@@ -197,8 +190,6 @@ def find_nearest(file: str) -> Nearest:
         ids = {ENGINE_IDS[engine[1]]}
         own = f"engines/{engine[1]}"
         tests = [*_find_subject(file), "contract", own, "app", "worker/test_transactions.py"]
-        if engine[1] == "sqlite":
-            tests += ["simulation"]
     else:
         found = next(((tests, engines) for pattern, tests, engines in PARTS if re.match(pattern, file)), None)
         first, engines = found or (_find_subject(file), ("sqlite",))

@@ -11,6 +11,8 @@ import pytest
 ENGINES_VARIABLE = "DRUMBEAT_MUTATION_ENGINES"
 ALL_ENGINES = frozenset({"sqlite", "postgres", "postgres16", "valkey", "redis", "redis6", "pair"})
 COMPARE_TEXT = ("test_schema.py", "test_enqueue_path.py", "test_query_plans.py", "test_plans.py")
+# Half of the time of tests/worker. They run where they are asked for by name.
+SLOW = ("test_rude_handlers.py",)
 MAX_SHRINKING_SECONDS = 1
 
 
@@ -21,14 +23,14 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = frozenset(os.environ[ENGINES_VARIABLE].split(","))
-    kept = [item for item in items if is_wanted(item, wanted)]
-    config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item, wanted)])
+    named = {argument.rpartition("/")[2].partition("::")[0] for argument in config.args}
+    left_out = {*COMPARE_TEXT, *SLOW} - named
+    kept = [item for item in items if item.path.name not in left_out and is_wanted(item, wanted)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
 
 
 def is_wanted(item: pytest.Item, wanted: frozenset[str]) -> bool:
-    if item.path.name in COMPARE_TEXT:
-        return False
     named = {word.lower() for word in (*_parameters(item), *_names(item))} & ALL_ENGINES
     return not named or bool(named & wanted)
 
