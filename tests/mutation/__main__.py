@@ -8,14 +8,13 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.mutation import lua_mutators, python_mutators, sql_mutators
 from tests.mutation.mutants import Mutant, name_mutants
 from tests.mutation.nearest import Nearest, find_nearest, is_mutated
-from tests.mutation.runner import TIME_LIMIT_S, SourceCopy, Trial, Verdict
+from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, SourceCopy, Trial, Verdict
 from tests.mutation.survivors import SURVIVORS, read_explanations
 from tests.simulation.planted_bugs import PACKAGE
 
@@ -104,8 +103,7 @@ def _append(log: Path, trial: Trial) -> None:
 
 
 def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output: bool) -> int:
-    """Survivors that are not explained fail the run, and so do tests that fail without any mutant."""
-    counts = Counter(trial.verdict for trial in trials)
+    """Survivors without an explanation fail the run, and so do trials that took too long, or whose test fails without a mutant."""
     survivors = [trial for trial in trials if trial.verdict is Verdict.SURVIVED]
     open_ones = [trial for trial in survivors if trial.mutant.id not in explained]
     for trial in trials if shows_output else ():
@@ -119,12 +117,18 @@ def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output:
     for test in unfit:
         print(f"fails without a mutant as well, its verdicts do not count: {test}")
     total = len(trials)
-    noticed = total - len(survivors)
-    print(f"\nnoticed {noticed} of {total} ({counts[Verdict.TIMED_OUT]} by their time-out of {TIME_LIMIT_S} s)", end="")
-    print(f"; survivors: {len(survivors) - len(open_ones)} explained, {len(open_ones)} not")
-    relevant = total - (len(survivors) - len(open_ones))
+    undecided = [trial for trial in trials if trial.verdict is Verdict.TIMED_OUT or trial.noticed_by in unfit]
+    for trial in undecided:
+        print(f"undecided, repeat it on a quieter machine: {_describe(trial.mutant)}")
+    hung = sum(trial.noticed_by == NO_TEST for trial in trials)
+    noticed = total - len(survivors) - len(undecided)
+    print(f"\nnoticed {noticed} of {total} ({hung} of them by a test that hung, or by pytest itself)", end="")
+    print(
+        f"; undecided: {len(undecided)}; survivors: {len(survivors) - len(open_ones)} explained, {len(open_ones)} not"
+    )
+    relevant = total - len(undecided) - (len(survivors) - len(open_ones))
     print(f"of those that are not explained as harmless: {100 * noticed / max(1, relevant):.1f} %")
-    return 1 if open_ones or unfit else 0
+    return 1 if open_ones or undecided else 0
 
 
 def _find_unfit_tests(trials: Sequence[Trial]) -> list[str]:

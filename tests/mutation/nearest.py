@@ -14,6 +14,12 @@ from tests.simulation.planted_bugs import ROOT
 MUTATED = re.compile(r"(core|store|worker|locks|controller)/|(heartbeat\.py|web/access\.py)$")
 NOT_MUTATED = re.compile(r"store/protocol/|__init__\.py$")
 
+# Tests that compare the text of the source with what is checked in notice every edit, and show nothing. The last one is half of
+# the time of tests/worker: it runs where it is asked for by name.
+LEFT_OUT = frozenset(
+    {"test_schema.py", "test_enqueue_path.py", "test_query_plans.py", "test_plans.py", "test_rude_handlers.py"}
+)
+
 ENGINE_IDS = {"sqlite": "sqlite", "postgres": "postgres", "redis": "valkey"}
 
 
@@ -80,7 +86,14 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"dead|replay|discard|prune|cancel|jobs",
         ("contract/test_dead.py", "contract/test_cancel.py", "contract/test_history.py"),
     ),
-    (r"malformed|row_decoder", ("engines/test_malformed.py",)),
+    (
+        r"malformed|row_decoder",
+        (
+            "unit/test_find_faults.py",
+            "engines/sqlite/test_malformed.py",
+            "engines/test_malformed.py",
+        ),
+    ),
 )
 
 # For modules that are no engine's: a pattern of the file, the tests, the engines.
@@ -91,7 +104,14 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("unit/test_transitions.py", "contract/test_outcomes.py", "contract/test_rules_transitions.py"),
         ("sqlite", "valkey"),
     ),
-    (r"core/turns", ("contract/test_locks.py",), ("sqlite", "valkey")),
+    (
+        r"core/turns",
+        (
+            "unit/test_turns.py",
+            "contract/test_locks.py",
+        ),
+        ("sqlite", "valkey"),
+    ),
     (r"core/uniqueness", ("contract/test_rules_uniqueness.py", "contract/test_add.py"), ("sqlite", "valkey")),
     (
         r"core/(overlap|schedule)",
@@ -189,13 +209,20 @@ def find_nearest(file: str) -> Nearest:
     if engine is not None:
         ids = {ENGINE_IDS[engine[1]]}
         own = f"engines/{engine[1]}"
-        tests = [*_find_subject(file), "contract", own, "app", "worker/test_transactions.py"]
+        tests = [
+            *_find_subject(file),
+            "contract",
+            own,
+            "engines/test_malformed.py",
+            "app",
+            "worker/test_transactions.py",
+        ]
     else:
         found = next(((tests, engines) for pattern, tests, engines in PARTS if re.match(pattern, file)), None)
         first, engines = found or (_find_subject(file), ("sqlite",))
         ids = set(engines)
         tests = [*first, *GENERAL[part]]
-    return Nearest(tests=tuple(f"tests/{test}" for test in _without_missing(tests)), engines=frozenset(ids))
+    return Nearest(tests=tuple(_list_files(tests)), engines=frozenset(ids))
 
 
 def _find_subject(file: str) -> tuple[str, ...]:
@@ -203,5 +230,12 @@ def _find_subject(file: str) -> tuple[str, ...]:
     return next((tests for pattern, tests in SUBJECTS if re.search(pattern, name)), ())
 
 
-def _without_missing(tests: list[str]) -> list[str]:
-    return [test for test in dict.fromkeys(tests) if (ROOT / "tests" / test).exists()]
+def _list_files(tests: list[str]) -> list[str]:
+    """Folders as their files: of a folder and a file in it pytest keeps the folder alone, and with it its own order."""
+    files: dict[str, None] = {}
+    for test in tests:
+        path = ROOT / "tests" / test
+        inside = sorted(path.rglob("test_*.py")) if path.is_dir() else [path] if path.exists() else []
+        found = (file for file in inside if file == path or file.name not in LEFT_OUT)
+        files |= dict.fromkeys(file.relative_to(ROOT).as_posix() for file in found)
+    return list(files)

@@ -28,7 +28,8 @@ TIME_LIMIT_S = 240
 MAX_TEST_S = 40
 INTERRUPT_GRACE_S = 15
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-PASSED, TESTS_FAILED = 0, 1
+PASSED = 0
+NO_TEST = "pytest itself"
 
 
 class Verdict(StrEnum):
@@ -136,4 +137,4 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _first_failure(output: str) -> str:
     found = FAILED.search(output)
-    return found[1] if found is not None else "pytest itself"
+    return found[1] if found is not None else NO_TEST

@@ -1,7 +1,4 @@
-"""A plugin of pytest for runs with a mutant: only the engines that were asked for, no long search for a smaller example.
-
-Left out are tests that compare the text of the source with what is checked in: they notice every edit, and show nothing.
-"""
+"""A plugin of pytest for runs with a mutant: only the engines that were asked for, no long search for a smaller example."""
 
 import importlib
 import os
@@ -10,9 +7,6 @@ import pytest
 
 ENGINES_VARIABLE = "DRUMBEAT_MUTATION_ENGINES"
 ALL_ENGINES = frozenset({"sqlite", "postgres", "postgres16", "valkey", "redis", "redis6", "pair"})
-COMPARE_TEXT = ("test_schema.py", "test_enqueue_path.py", "test_query_plans.py", "test_plans.py")
-# Half of the time of tests/worker. They run where they are asked for by name.
-SLOW = ("test_rude_handlers.py",)
 MAX_SHRINKING_SECONDS = 1
 
 
@@ -23,10 +17,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = frozenset(os.environ[ENGINES_VARIABLE].split(","))
-    named = {argument.rpartition("/")[2].partition("::")[0] for argument in config.args}
-    left_out = {*COMPARE_TEXT, *SLOW} - named
-    kept = [item for item in items if item.path.name not in left_out and is_wanted(item, wanted)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept = [item for item in items if is_wanted(item, wanted)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item, wanted)])
     items[:] = kept
 
 
