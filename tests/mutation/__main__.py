@@ -103,7 +103,7 @@ def _append(log: Path, trial: Trial) -> None:
 
 
 def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output: bool) -> int:
-    """Survivors without an explanation fail the run, and so do trials that took too long, or whose test fails without a mutant."""
+    """Survivors without an explanation fail the run; so do trials that took too long, or whose test fails without a mutant."""
     survivors = [trial for trial in trials if trial.verdict is Verdict.SURVIVED]
     open_ones = [trial for trial in survivors if trial.mutant.id not in explained]
     for trial in trials if shows_output else ():
