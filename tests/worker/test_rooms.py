@@ -166,6 +166,8 @@ async def test_a_failing_handler_is_reported_and_counted_and_not_called_again(
         calls.append(text)
         if text == "leave":
             raise SystemExit(3)
+        if text == "cancel":
+            raise asyncio.CancelledError("of its own")
         raise ValueError(text)
 
     @app.room(timeout=0.01)
@@ -174,17 +176,18 @@ async def test_a_failing_handler_is_reported_and_counted_and_not_called_again(
 
     async with app, run_worker(app):
         await present(app, 1)
-        for count, text in enumerate(("one", "leave"), start=1):
+        for count, text in enumerate(("one", "leave", "cancel"), start=1):
             await fragile.broadcast(text)
             await recorder.next(RoomFailed, lambda event, count=count: event.failed == count)  # type: ignore[misc]
         await late.broadcast()
         timed_out = await recorder.next(RoomFailed, lambda event: event.room == "late")
     assert "timed out after" in timed_out.error.message and timed_out.failed == 1
     told = [event for event in recorder.of(RoomFailed) if event.room == "fragile"]
-    assert [(event.error.type, event.failed) for event in told] == [("ValueError", 1), ("SystemExit", 2)]
-    assert calls == ["one", "leave"]
+    types = [(event.error.type, event.failed) for event in told]
+    assert types == [("ValueError", 1), ("SystemExit", 2), ("asyncio.exceptions.CancelledError", 3)]
+    assert calls == ["one", "leave", "cancel"]
     records = [record for record in caplog.records if record.message == "a room's handler failed"]
-    assert [record.levelno for record in records] == [logging.ERROR] * 3
+    assert [record.levelno for record in records] == [logging.ERROR] * 4
     assert records[0].exc_info is not None and isinstance(records[0].exc_info[1], ValueError)
 
 

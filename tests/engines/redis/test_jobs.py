@@ -57,6 +57,17 @@ async def test_a_token_that_the_server_writes_with_an_exponent_is_the_same_token
     assert verdict == "applied"
 
 
+async def test_the_token_of_a_replayed_job_goes_on_from_its_last_run_whatever_the_clock_says(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    job = await claimed_one(redis, instance)
+    token = 4_000_000_000_000_000  # of a server whose clock was ahead
+    await redis._pool.command("ZADD", redis._pool.keys.held(instance), token, pack_id(job.id))
+    assert await report(redis, instance, outcome(ClaimRef(job.id, token), OutcomeKind.DEAD)) == ["applied"]
+    await redis.jobs.replay([job.id])
+    [again] = await claim(redis, instance)
+    assert again.id == job.id and again.token > token
+
+
 async def test_a_success_told_by_a_store_that_did_not_claim_it_frees_its_key_and_is_counted(
     redis: RedisStore, url: str
 ) -> None:

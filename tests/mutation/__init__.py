@@ -1,0 +1,7 @@
+"""Mutation: bugs that a program plants, one at a time, to see whether the tests notice each (`make mutate`).
+
+python_mutators, sql_mutators, lua_mutators   pure functions from a source text to its mutants
+nearest.py     which tests are run for a module, the most likely to notice first
+runner.py      plants a mutant in a copy of the source and runs these tests
+survivors.md   the mutants that no test notices, and why that is right
+"""

@@ -1,0 +1,156 @@
+"""python -m tests.mutation: plant bugs one at a time and list those that the nearest tests do not notice."""
+
+import argparse
+import json
+import math
+import queue
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.mutation import lua_mutators, python_mutators, sql_mutators
+from tests.mutation.mutants import Mutant, name_mutants
+from tests.mutation.nearest import Nearest, find_nearest, is_mutated
+from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, SourceCopy, Trial, Verdict
+from tests.mutation.survivors import SURVIVORS, read_explanations
+from tests.simulation.planted_bugs import PACKAGE
+
+FIND_EDITS = {".py": python_mutators.find_edits, ".sql": sql_mutators.find_edits, ".lua": lua_mutators.find_edits}
+
+
+def find_mutants() -> Iterator[Mutant]:
+    for path in sorted(PACKAGE.rglob("*")):
+        file = path.relative_to(PACKAGE).as_posix()
+        if path.suffix in FIND_EDITS and is_mutated(file):
+            source = path.read_text()
+            yield from name_mutants(file, source, FIND_EDITS[path.suffix](source))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    mutants = list(find_mutants())
+    explained = read_explanations(SURVIVORS.read_text())
+    for id in sorted(explained.keys() - {mutant.id for mutant in mutants}):
+        print(f"survivors.md: {id} is no longer in the source")
+    mutants = [mutant for mutant in mutants if options.files in mutant.file]
+    if options.list:
+        for mutant in mutants:
+            print(_describe(mutant))
+        return 0
+    if options.only:
+        chosen = [mutant for mutant in mutants if mutant.id in options.only]
+    elif options.repeat:
+        chosen = [mutant for mutant in mutants if mutant.id in explained]
+    else:
+        # A smaller sample is the beginning of a larger one.
+        random.Random(options.seed).shuffle(mutants)
+        chosen = mutants[: options.sample]
+    print(f"{len(chosen)} of {len(mutants)} mutants, {options.processes} at a time, seed {options.seed}", flush=True)
+    trials = _try_all(chosen, options.processes, options.log, time.monotonic() + 60 * options.minutes)
+    return _report(trials, explained, shows_output=bool(options.only))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--sample", type=int, default=300, help="how many mutants are tried")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--processes", type=int, default=2, help="how many at a time")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no other mutant after so many minutes")
+    parser.add_argument("--only", action="append", metavar="ID", help="this mutant, with what pytest prints")
+    parser.add_argument("--repeat", action="store_true", help="those that survivors.md explains")
+    parser.add_argument("--files", default="", metavar="TEXT", help="only files whose path has this text")
+    parser.add_argument("--list", action="store_true", help="print the mutants, try none")
+    parser.add_argument("--log", type=Path, help="append each trial to this file, as a line of JSON")
+    return parser.parse_args(arguments)
+
+
+def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None, ends_at: float) -> list[Trial]:
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    for mutant in mutants:
+        waiting.put(mutant)
+    trials: list[Trial] = []
+    mutex = threading.Lock()
+
+    def work() -> None:
+        with SourceCopy() as copy:
+            while time.monotonic() < ends_at:
+                try:
+                    mutant = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                trial = copy.try_mutant(mutant)
+                with mutex:
+                    trials.append(trial)
+                    print(f"{len(trials)}/{len(mutants)} {trial.verdict} {trial.seconds:.0f}s {mutant.id}", flush=True)
+                    if log is not None:
+                        _append(log, trial)
+
+    threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, len(mutants))))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return trials
+
+
+def _append(log: Path, trial: Trial) -> None:
+    line = {"id": trial.mutant.id, "verdict": trial.verdict, "seconds": trial.seconds, "noticed_by": trial.noticed_by}
+    with log.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output: bool) -> int:
+    """Survivors without an explanation fail the run; so do trials that took too long, or whose test fails without a mutant."""
+    survivors = [trial for trial in trials if trial.verdict is Verdict.SURVIVED]
+    open_ones = [trial for trial in survivors if trial.mutant.id not in explained]
+    for trial in trials if shows_output else ():
+        print(f"\n{trial.output}")
+    for trial in survivors:
+        reason = explained.get(trial.mutant.id)
+        print(f"\n{'explained' if reason else 'SURVIVED'}: {_describe(trial.mutant)}")
+        if reason:
+            print(f"  {reason}")
+    unfit = _find_unfit_tests(trials)
+    for test in unfit:
+        print(f"fails without a mutant as well, its verdicts do not count: {test}")
+    total = len(trials)
+    undecided = [trial for trial in trials if trial.verdict is Verdict.TIMED_OUT or trial.noticed_by in unfit]
+    for trial in undecided:
+        print(f"undecided, repeat it on a quieter machine: {_describe(trial.mutant)}")
+    hung = sum(trial.noticed_by == NO_TEST for trial in trials)
+    noticed = total - len(survivors) - len(undecided)
+    print(f"\nnoticed {noticed} of {total} ({hung} of them by a test that hung, or by pytest itself)", end="")
+    print(
+        f"; undecided: {len(undecided)}; survivors: {len(survivors) - len(open_ones)} explained, {len(open_ones)} not"
+    )
+    relevant = total - len(undecided) - (len(survivors) - len(open_ones))
+    print(f"of those that are not explained as harmless: {100 * noticed / max(1, relevant):.1f} %")
+    return 1 if open_ones or undecided else 0
+
+
+def _find_unfit_tests(trials: Sequence[Trial]) -> list[str]:
+    """The tests that noticed something must pass on the source as it is, else they notice nothing."""
+    noticing = sorted({trial.noticed_by for trial in trials if "::" in trial.noticed_by})
+    if not noticing:
+        return []
+    started = time.monotonic()
+    engines = frozenset().union(*(find_nearest(trial.mutant.file).engines for trial in trials))
+    with SourceCopy() as copy:
+        code, _ = copy.run(Nearest(tests=tuple(noticing), engines=engines), limit=10 * TIME_LIMIT_S)
+        print(f"{len(noticing)} tests that noticed, without a mutant: {time.monotonic() - started:.0f} s")
+        if code == 0:
+            return []
+        single = ((test, copy.run(Nearest(tests=(test,), engines=engines), limit=TIME_LIMIT_S)[0]) for test in noticing)
+        return [test for test, code in single if code != 0]
+
+
+def _describe(mutant: Mutant) -> str:
+    before, after = (" | ".join(line.strip() for line in text.splitlines()) for text in (mutant.before, mutant.after))
+    return f"{mutant.id} line {mutant.line}\n  - {before}\n  + {after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

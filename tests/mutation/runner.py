@@ -1,0 +1,140 @@
+"""Plants a mutant in a copy of the source and runs the nearest tests on it.
+
+Each process has one copy, which keeps its compiled modules; the mutated file is put back afterwards. It comes before the
+installed package on the path of modules, also for the processes that tests start.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from tests.mutation.mutants import Mutant, apply
+from tests.mutation.nearest import Nearest, find_nearest
+from tests.mutation.selection import ENGINES_VARIABLE
+from tests.simulation.planted_bugs import PACKAGE, ROOT
+
+TIME_LIMIT_S = 240
+# A single test that takes longer hangs: pytest is ended.
+MAX_TEST_S = 40
+INTERRUPT_GRACE_S = 15
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+PASSED = 0
+NO_TEST = "pytest itself"
+
+
+class Verdict(StrEnum):
+    NOTICED = "noticed"
+    TIMED_OUT = "timed out"
+    SURVIVED = "survived"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    mutant: Mutant
+    verdict: Verdict
+    seconds: float
+    noticed_by: str = ""
+    output: str = ""
+
+
+class SourceCopy:
+    """A copy of the package in a folder of its own."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-mutant-"))
+        shutil.copytree(PACKAGE, self._folder / "drumbeat", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def __enter__(self) -> "SourceCopy":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def try_mutant(self, mutant: Mutant, *, limit: float = TIME_LIMIT_S) -> Trial:
+        file = self._folder / "drumbeat" / mutant.file
+        source = file.read_text()
+        self._write(file, apply(mutant.edit, source))
+        started = time.monotonic()
+        try:
+            code, output = self.run(find_nearest(mutant.file), limit=limit)
+        finally:
+            self._write(file, source)
+        verdict = {None: Verdict.TIMED_OUT, PASSED: Verdict.SURVIVED}.get(code, Verdict.NOTICED)
+        return Trial(
+            mutant=mutant,
+            verdict=verdict,
+            seconds=time.monotonic() - started,
+            noticed_by=_first_failure(output) if verdict is Verdict.NOTICED else "",
+            output=output[-3000:],
+        )
+
+    def run(self, nearest: Nearest, *, limit: float) -> tuple[int | None, str]:
+        """The exit status of pytest, None if it took too long, and what it printed."""
+        arguments = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutation.selection"]
+        arguments += ["--hypothesis-seed=0", "-o", f"faulthandler_timeout={MAX_TEST_S}", *nearest.tests]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self._folder), str(ROOT)]),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self._folder / "hypothesis"),
+            ENGINES_VARIABLE: ",".join(sorted(nearest.engines)),
+        }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        with tempfile.TemporaryFile("w+") as printed:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = _wait(process, limit)
+            finally:
+                _kill_group(process)
+            printed.seek(0)
+            return code, printed.read()
+
+    def _write(self, file: Path, text: str) -> None:
+        """A compiled module is known by size and second of its source: after a small edit both may be the same."""
+        file.write_text(text)
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            compiled.unlink()
+
+
+def _wait(process: subprocess.Popen[bytes], limit: float) -> int | None:
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        # Interrupted, pytest ends the servers that it has started.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(INTERRUPT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            pass
+        return None
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _first_failure(output: str) -> str:
+    found = FAILED.search(output)
+    return found[1] if found is not None else NO_TEST
