@@ -84,15 +84,15 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
 
 
 def find_due(asked: float, delay: float, steps: Sequence[tuple[float, float]]) -> float:
-    """When the stepped wall clock first shows the time at which a job is due."""
-    due, shown = asked + delay, 0.0
+    """The earliest time at which the stepped wall clock can show when a job is due.
+
+    A delay counts from the insertion, some time after the question. A step back in between changes nothing, so none is counted.
+    """
+    due = asked + delay
     for at, seconds in steps:
-        if at < asked - 0.1 or at > due - shown:
-            continue
-        shown += seconds
-        if at + shown >= due:
-            return at
-    return due - max(0.0, shown) if shown > 0 else due
+        if seconds > 0 and asked - 0.1 <= at <= due:
+            due = max(at, due - seconds)
+    return due
 
 
 def read_hold(entered: Entry, left: Entry | None) -> proof.LockHeld:
