@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test sim mutate chaos soak lowest check format bench clean
+.PHONY: help demo test sim mutate chaos system soak lowest check format bench clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -12,6 +12,9 @@ SIDE ?= 4
 TIMES ?= 10
 SEEDS ?= 2000
 SAMPLE ?= 300
+ENGINE ?= sqlite
+# Not the shell's own SECONDS, which may be in the environment.
+CHAOS_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),600)
 LOWEST := .venv-lowest
 
 help: ## list the targets
@@ -37,12 +40,16 @@ mutate: ## plant bugs by machine, SAMPLE=300 of them, and list those that no tes
 	@tools/venv.sh test
 	@$(BIN)/python -m tests.mutation --sample $(SAMPLE) --seed $(or $(SEED),0) --processes 2 $(ARGS)
 
-chaos: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
+chaos: ## real processes under faults for SECONDS=600 on ENGINE=sqlite, postgres or redis; a JSON verdict; SEED=7 repeats its faults
 	@tools/venv.sh test
-	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 tests/contract tests/system $(ARGS)
+	@$(BIN)/python -m tests.chaos --engine $(ENGINE) --seconds $(CHAOS_SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-soak: ## make chaos again and again, TIMES=10 times or until a test fails
-	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory chaos ARGS="-x -q $(ARGS)" || exit 1; done
+system: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
+	@tools/venv.sh test
+	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 tests/contract tests/simulation tests/chaos tests/system $(ARGS)
+
+soak: ## make system again and again, TIMES=10 times or until a test fails
+	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory system ARGS="-x -q $(ARGS)" || exit 1; done
 
 # Once in a while, and before a release: it makes an environment of its own, and needs the network for it.
 lowest: ## tests of unit, contract and worker with the lowest versions that pyproject.toml allows

@@ -49,6 +49,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 # They wait more than they compute.
 PATIENT = (
+    "tests/chaos/",
     "tests/engines/postgres/",
     "tests/engines/redis/",
     "tests/examples/",

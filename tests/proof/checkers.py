@@ -7,9 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.proof.history import History, Started
+from tests.proof.history import History, LockHeld, Started
 
 LIVE = {"pending", "running"}
+FINAL = {"succeeded", "dead"}
+TIMEOUT_SLACK = 5.0
+"""Seconds that a machine with other things to do may take to end a run whose time is over."""
 
 Checker = Callable[[History], Iterator[str]]
 CHECKERS: list[Checker] = []
@@ -124,12 +127,12 @@ def extra_runs_are_explained(history: History) -> Iterator[str]:
     runs: dict[str, list[Started]] = defaultdict(list)
     for run in history.started:
         runs[run.job].append(run)
+    cuts = [fault.start for fault in history.disturbances if fault.kind == "power"]
     for id, started in runs.items():
         job = jobs.get(id)
         if job is None:
             continue
         recorded = {attempt.token for attempt in job.attempts}
-        cuts = [fault.start for fault in history.disturbances if fault.kind == "power"]
         # A claim need not be on disk: a power cut ends the run and forgets it.
         unexplained = [
             run.token for run in started if run.token not in recorded and not any(run.at <= cut for cut in cuts)
@@ -199,7 +202,7 @@ def live_leases_are_kept(history: History) -> Iterator[str]:
 
 def is_disturbed(history: History, run: Started, until: float) -> bool:
     return any(
-        (fault.node is None or fault.node == run.node) and fault.start <= until and fault.end >= run.at - 30.0
+        (fault.node is None or fault.node == run.node) and fault.start <= until and fault.end >= run.at - history.grace
         for fault in history.disturbances
     )
 
@@ -216,13 +219,23 @@ def all_finish(history: History) -> Iterator[str]:
 def cancelled_never_run(history: History) -> Iterator[str]:
     """X1: what was answered `cancelled` never starts afterwards. X2: and stays cancelled."""
     states = {job.id: job.state for job in history.jobs}
+    replayed = {job.id for job in history.jobs if job.replays}
+    runs: dict[str, list[Started]] = defaultdict(list)
+    for run in history.started:
+        runs[run.job].append(run)
     for cancel in history.cancels:
+        if (
+            cancel.answer in FINAL
+            and cancel.job not in replayed
+            and states.get(cancel.job) not in (cancel.answer, None)
+        ):
+            yield f"X2: {cancel.job} was answered {cancel.answer}, and is {states[cancel.job]}"
         if cancel.answer != "cancelled":
             continue
         if states.get(cancel.job) not in ("cancelled", None):
             yield f"X2: {cancel.job} was answered cancelled, and is {states[cancel.job]}"
-        for run in history.started:
-            if run.job == cancel.job and run.at > cancel.at:
+        for run in runs[cancel.job]:
+            if run.at > cancel.at:
                 yield f"X1: {cancel.job} was cancelled at {cancel.at:.3f} and started at {run.at:.3f}"
 
 
@@ -250,12 +263,17 @@ def fires_are_complete(history: History) -> Iterator[str]:
 @promise
 def lock_tokens_grow(history: History) -> Iterator[str]:
     """L1: each grant has a higher token than those that ended before it was asked for."""
-    held: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    grants: dict[str, list[LockHeld]] = defaultdict(list)
     for grant in history.locks:
-        for entered, token in held[grant.lock]:
-            if entered < grant.asked_at and token >= grant.token:
-                yield f"L1: {grant.lock} was granted with token {grant.token} after {token}"
-        held[grant.lock].append((grant.entered_at, grant.token))
+        grants[grant.lock].append(grant)
+    for lock, held in grants.items():
+        entered = sorted(held, key=lambda grant: grant.entered_at)
+        highest, seen = 0, 0
+        for grant in sorted(held, key=lambda grant: grant.asked_at):
+            while seen < len(entered) and entered[seen].entered_at < grant.asked_at:
+                highest, seen = max(highest, entered[seen].token), seen + 1
+            if highest >= grant.token:
+                yield f"L1: {lock} was granted with token {grant.token} after {highest}"
 
 
 @promise
@@ -269,7 +287,9 @@ def locks_exclude(history: History) -> Iterator[str]:
         spans.sort()
         for (start, end, token, node), (begin, _, other, _) in pairwise(spans):
             if begin < end and not any(
-                (fault.node is None or fault.node == node) and fault.start <= begin and fault.end >= start - 30.0
+                (fault.node is None or fault.node == node)
+                and fault.start <= begin
+                and fault.end >= start - history.grace
                 for fault in history.disturbances
             ):
                 yield f"L2: {lock} was held with token {token} on {node} when token {other} was granted"
@@ -298,3 +318,47 @@ def messages_are_heard_once(history: History) -> Iterator[str]:
             listeners = sum(message == sent.message for message, _ in heard)
             if listeners < sent.told:
                 yield f"M1: message {sent.message} was told to {sent.told} workers, and {listeners} heard it"
+
+
+@promise
+def poison_is_isolated(history: History) -> Iterator[str]:
+    """J12: a job that kills its process is a dead letter in the end."""
+    for job in history.jobs:
+        if job.task in history.poisonous and job.state not in ("dead", "cancelled"):
+            yield f"J12: {job.id} ({job.task}) kills its process, and is {job.state}"
+
+
+@promise
+def timeouts_end_runs(history: History) -> Iterator[str]:
+    """J13: a run is over when its time is, unless something happened to its node."""
+    tasks = {job.id: job.task for job in history.jobs}
+    ends = {end.run: end.at for end in history.ended}
+    for run in history.started:
+        limit = history.timeouts.get(tasks.get(run.job, ""))
+        over = run.at + (limit or 0.0) + TIMEOUT_SLACK
+        if limit is not None and ends.get(run.run, run.at) > over and not is_disturbed(history, run, over):
+            yield f"J13: {run.job} has a time-out of {limit} s, and ran for {ends[run.run] - run.at:.3f} s"
+
+
+@promise
+def rates_hold(history: History) -> Iterator[str]:
+    """R1: in any window of length `per` at most `limit` starts."""
+    by_name: dict[tuple[str, int, float], list[float]] = defaultdict(list)
+    for grant in history.rates:
+        by_name[grant.name, grant.limit, grant.per].append(grant.at)
+    for (name, limit, per), times in by_name.items():
+        times.sort()
+        for first, last in zip(times, times[limit:], strict=False):
+            if last - first < per - 0.000_002:
+                yield f"R1: {name} had more than {limit} starts in {last - first:.6f} s from {first:.6f}"
+
+
+@promise
+def terms_have_one_leader(history: History) -> Iterator[str]:
+    """C1: nobody saw two leaders of a term."""
+    leaders: dict[int, set[str]] = defaultdict(set)
+    for seen in history.leaders:
+        leaders[seen.term].add(seen.leader)
+    for term, names in leaders.items():
+        if len(names) > 1:
+            yield f"C1: term {term} had the leaders {', '.join(sorted(names))}"

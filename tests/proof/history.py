@@ -98,6 +98,22 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     end: float
 
 
+class RateGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A start under a rate, at the store's time."""
+
+    name: str
+    limit: int
+    per: float
+    at: float
+
+
+class LeaderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller saw who leads in a term."""
+
+    term: int
+    leader: str
+
+
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     outcome: str
@@ -139,8 +155,16 @@ class History(msgspec.Struct, kw_only=True):
     heard: list[Heard] = []
     broadcasts: list[Broadcast] = []
     disturbances: list[Disturbance] = []
+    rates: list[RateGrant] = []
+    leaders: list[LeaderSeen] = []
     jobs: Sequence[JobRecord] = ()
     fires: Sequence[FireRecord] = ()
     expected_fires: dict[str, Sequence[float]] = {}
     """For each schedule on a grid or cron: the fire times that there must be a record of."""
     ended_at: float = 0.0
+    grace: float = 30.0
+    """How long after a fault what it has done may still show."""
+    timeouts: dict[str, float] = {}
+    """The time-outs of tasks."""
+    poisonous: Sequence[str] = ()
+    """Tasks that kill their process."""

@@ -18,7 +18,9 @@ from tests.proof.history import (
     Heard,
     History,
     JobRecord,
+    LeaderSeen,
     LockHeld,
+    RateGrant,
     ResourceWrite,
     Started,
 )
@@ -108,6 +110,10 @@ def good_history() -> History:
             FireRecord(schedule="tick", at=2.0, last=4.0, count=3, outcome="skipped", job=None),
         ],
         expected_fires={"tick": [1.0, 2.0, 3.0, 4.0]},
+        rates=[RateGrant(name="rate", limit=2, per=1.0, at=at) for at in (0.0, 0.5, 1.0, 1.5)],
+        leaders=[LeaderSeen(term=1, leader="n1"), LeaderSeen(term=1, leader="n1"), LeaderSeen(term=2, leader="n2")],
+        timeouts={"t": 5.0},
+        poisonous=["poison"],
         ended_at=10.0,
     )
 
@@ -266,6 +272,26 @@ def miss_a_message(history: History) -> None:
     history.heard.pop()
 
 
+def let_a_poisonous_job_succeed(history: History) -> None:
+    change_job(history, "a", task="poison")
+
+
+def run_beyond_the_timeout(history: History) -> None:
+    history.ended = [replace(end, at=20.0) if end.run == 1 else end for end in history.ended]
+
+
+def exceed_a_rate(history: History) -> None:
+    history.rates = [*history.rates, RateGrant(name="rate", limit=2, per=1.0, at=1.2)]
+
+
+def have_two_leaders_in_a_term(history: History) -> None:
+    history.leaders = [*history.leaders, LeaderSeen(term=1, leader="n2")]
+
+
+def end_otherwise_than_answered(history: History) -> None:
+    history.cancels = [*history.cancels, CancelAnswered(job="a", at=2.0, answer="dead")]
+
+
 BROKEN: dict[Callable[[History], None], str] = {
     lose_an_acknowledged_job: "J1",
     invent_a_job: "J2",
@@ -299,6 +325,11 @@ BROKEN: dict[Callable[[History], None], str] = {
     accept_an_old_token: "L3",
     hear_a_message_twice: "M1",
     miss_a_message: "M1",
+    let_a_poisonous_job_succeed: "J12",
+    run_beyond_the_timeout: "J13",
+    exceed_a_rate: "R1",
+    have_two_leaders_in_a_term: "C1",
+    end_otherwise_than_answered: "X2",
 }
 
 

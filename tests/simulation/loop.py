@@ -254,7 +254,12 @@ class SimulatedClock:
         return self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)  # noqa: TID251 - on this loop it is virtual
+        over = self._loop.create_future()
+        timer = self._loop.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, call)

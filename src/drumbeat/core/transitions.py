@@ -107,7 +107,7 @@ def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) ->
 def blame_crash(
     jobs: Sequence[J], started: Collection[tuple[JobId, int]] | None, reason: str, now: int
 ) -> list[tuple[J, Transition]]:
-    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: unknown, so all.
+    """What becomes of the jobs of an instance that died. `started`: which were running; None: unknown, so all.
 
     A job that had started is a crash suspect, and runs alone next time. Only the crash of a suspect that ran alone is
     certainly its own, and is counted further.
@@ -116,12 +116,12 @@ def blame_crash(
     is_alone = sum(blamed) == 1
     decided = []
     for job, is_blamed in zip(jobs, blamed, strict=True):
-        outcome = _crashed(job, reason) if is_blamed else release_outcome(job.id, job.token)
+        outcome = _crashed(job, reason) if is_blamed else leave_outcome(job)
         crashes = job.crashes
         if is_blamed:
             crashes = crashes + 1 if crashes and is_alone else max(crashes, 1)
         if job.cancel_requested:
-            recorded = OutcomeKind.CRASHED if is_blamed else None
+            recorded = OutcomeKind.CRASHED if is_blamed else OutcomeKind.CANCELLED
             transition = _finish(job, outcome, now, JobState.CANCELLED, recorded)
         elif is_blamed and crashes >= job.crash_limit:
             transition = _finish(job, outcome, now, JobState.DEAD, outcome.kind, crashes=crashes)
@@ -201,14 +201,9 @@ def answer_cancel(state: str | None) -> CancelAnswer:
     return _CANCEL_ANSWERS.get(state, CancelAnswer.CANCELLED)
 
 
-def release_outcome(id: JobId, token: int) -> Outcome:
-    """The outcome of a claim that never started."""
-    return Outcome(id=id, token=token, kind=OutcomeKind.RELEASED)
-
-
 def leave_outcome(job: HeldJob) -> Outcome:
-    """The outcome of a claim that its instance still held when it left: not charged. Whether it had started is unknown, and a
-    run that nothing records could not be explained, so it is recorded as one."""
+    """The outcome of a claim that its instance still held when it left, or that was not running when it died: not charged. It
+    may have run, with its outcome not reported; a run that nothing records could not be explained, so it is recorded as one."""
     return Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED, started_at=job.claimed_at)
 
 

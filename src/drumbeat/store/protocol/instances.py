@@ -34,10 +34,11 @@ class InstanceStore(Protocol):
 
         Of its running jobs those in `started` (None: all) get crashes = max(crashes, 1), an Attempt of outcome CRASHED
         with `reason` as error, and are pending again at once, or dead at their crash_limit with their follow-up; the
-        others are released unharmed. If only one had started and was a crash suspect already (crashes >= 1), the crash
-        is its own: crashes grows by 1. Jobs whose cancellation was requested are cancelled. If the instance led, the
-        lead is free. Its record says why it died and what became of its jobs (`DeadInstanceReport.describe`). Wakes
-        workers. A second call changes nothing.
+        others are released uncharged with an Attempt of outcome RELEASED, since they may have run without a report. If
+        only one had started and was a crash suspect already (crashes >= 1), the crash is its own: crashes grows by 1.
+        Jobs whose cancellation was requested are cancelled. If the instance led, the lead is free. Its record says why
+        it died and what became of its jobs (`DeadInstanceReport.describe`). Wakes workers. A second call changes
+        nothing.
         """
         ...
 

@@ -3,7 +3,7 @@
 --     local job = load_held_job(instance, id, token)      nil: no such job (it is removed from `held`)
 --         job.cancel_requested, job.more.crashes, job.crash_limit(), job.on_dead() (a name, or nil) are what to decide by
 --     local run = {kind = 'crashed', started = '1794...', finished = '', delay = 0, blocked_on = '', error = '{"type":...}'}
---         texts of µs, '' for nothing; error is JSON. UNSTARTED_RUN is the run of a claim that never started.
+--         texts of µs, '' for nothing; error is JSON.
 --     then exactly one of
 --         return_to_pending(job, run, crashes)                  pending again, with `crashes` crashes; run.kind says when
 --         make_dead_letter(job, run, crashes, follow)              a dead letter; follow: a job made by read_follow_up, or nil
@@ -14,8 +14,6 @@
 -- include: _uniqueness
 -- include: _insert_jobs
 -- include: _schedule
-
-local UNSTARTED_RUN = {kind = 'released', started = '', finished = '', delay = 0, blocked_on = '', error = ''}
 
 local function or_null(text)
   return text == '' and 'null' or text

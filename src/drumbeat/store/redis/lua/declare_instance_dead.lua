@@ -1,7 +1,7 @@
 -- Declares an instance dead if its heartbeat count is still what the caller saw, and frees its jobs.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 its heartbeat count (or empty: any), 3 reason, 4 the same as an error (JSON), 5 number of follow-ups, then of
--- each the id of the job that dies and the follow-up (see _transitions.lua: read_follow_up); then, if only some jobs had started, 'started' and
+-- each the id of the job that dies and the follow-up (see _transitions.lua: read_follow_up); then, if only some jobs were running, 'started' and
 -- id, token of each of these
 -- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
@@ -46,11 +46,13 @@ local crash_suspect, released, dead, cancelled = 0, 0, 0, 0
 for _, job in ipairs(jobs) do
   -- The start is not known; the token is the time of the claim, or a little later.
   local crash = {kind = 'crashed', started = us(job.token), finished = '', delay = 0, blocked_on = '', error = ARGV[4]}
+  -- It may have run, with its outcome not reported: recorded as a run, not charged.
+  local release = {kind = 'released', started = us(job.token), finished = '', delay = 0, blocked_on = '', error = ''}
   if job.cancel_requested then
-    cancel_run(job, job.is_blamed and crash or UNSTARTED_RUN, job.is_blamed and 'crashed' or nil)
+    cancel_run(job, job.is_blamed and crash or release, job.is_blamed and 'crashed' or 'cancelled')
     cancelled = cancelled + 1
   elseif not job.is_blamed then
-    return_to_pending(job, UNSTARTED_RUN, job.more.crashes)
+    return_to_pending(job, release, job.more.crashes)
     released = released + 1
   elseif job.dies then
     make_dead_letter(job, crash, job.crashes, follow_ups[job.id])

@@ -1,0 +1,158 @@
+"""`python -m tests.chaos.clients KIND`: processes that enqueue, cancel, replay, lock and broadcast until they are killed."""
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from drumbeat import NewJob
+from drumbeat.clock import SYSTEM
+from drumbeat.errors import DrumbeatError, StoreUnavailable
+from tests.chaos import journal, program
+from tests.chaos.program import app
+
+RATE = "CHAOS_RATE"
+MAX_BACKLOG = 3_000
+BATCH = 50
+PLAIN = (program.quick, program.quick, program.quick, program.quick, program.threaded, program.flaky)
+SPECIAL = (
+    (program.slow, 6),
+    (program.slow_in_thread, 3),
+    (program.slow_apart, 2),
+    (program.apart, 3),
+    (program.snoozer, 3),
+    (program.locked, 4),
+    (program.doomed, 3),
+    (program.timed, 1),
+    (program.timed_in_process, 1),
+)
+LOCKERS = 3
+
+dice = random.Random()
+
+
+async def enqueue(jobs: Sequence[NewJob], *, delay: float = 0.0, key: str | None = None, whole: bool = False) -> Any:
+    """Enqueue as users do: a plain job whose answer was lost is sent again, under its id."""
+    ids = [str(job.id) for job in jobs]
+    journal.write("asks", ids=ids, delay=delay, key=key, batch=ids[0] if whole else None)
+    while True:
+        try:
+            handles = await app.enqueue_many(jobs)
+        except StoreUnavailable:
+            if key is not None:
+                return None
+            await SYSTEM.sleep(dice.uniform(0.05, 0.3))
+            continue
+        journal.write("acknowledged", ids=ids, existing=[str(handle.id) for handle in handles])
+        return handles
+
+
+async def produce_bulk() -> None:
+    rate = float(os.environ.get(RATE, "250"))
+    number = 0
+    while True:
+        count = dice.randint(1, 2 * BATCH)
+        await enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)], whole=True)
+        number += count
+        await SYSTEM.sleep(count / rate)
+        while number % 5 == 0 and await count_ready() > MAX_BACKLOG:
+            await SYSTEM.sleep(0.5)
+
+
+async def count_ready() -> int:
+    return sum(queue.ready for queue in await app.queues.list())
+
+
+async def produce_singly() -> None:
+    tasks, weights = zip(*SPECIAL, strict=True)
+    async with asyncio.TaskGroup() as group:
+        while True:
+            number = dice.getrandbits(20)
+            if dice.random() < 0.2:
+                key = f"key-{dice.randint(1, 5)}"
+                group.create_task(survive(lambda n=number, k=key: enqueue_unique(n, k)))  # type: ignore[misc]
+            else:
+                (task,) = dice.choices(tasks, weights)
+                group.create_task(survive(lambda t=task, n=number: enqueue_one(t, n)))  # type: ignore[misc]
+            if dice.random() < float(os.environ.get("CHAOS_POISON", "0.002")):
+                group.create_task(survive(lambda n=number: enqueue([program.poison.bind(n)])))  # type: ignore[misc]
+            await SYSTEM.sleep(dice.uniform(0.0, 0.2))
+
+
+async def enqueue_unique(number: int, key: str) -> None:
+    await enqueue([program.unique.using(key=key, unique=True).bind(number)], key=key)
+
+
+async def enqueue_one(task: Any, number: int) -> None:
+    delay = dice.choice((0.0, 0.0, round(dice.uniform(0.1, 3.0), 3)))
+    handles = await enqueue([task.using(delay=delay or None).bind(number)], delay=delay)
+    if handles and dice.random() < 0.3:
+        await SYSTEM.sleep(dice.choice((0.0, 0.05, 0.5)))
+        answer = await handles[0].cancel()
+        journal.write("cancelled", job=str(handles[0].id), answer=str(answer))
+
+
+async def replay() -> None:
+    while True:
+        await SYSTEM.sleep(1.0)
+        letters = await app.dead.list(task="doomed", limit=20)
+        chosen = [str(letter.id) for letter in letters if dice.random() < 0.5]
+        if chosen:
+            journal.write("replays", ids=chosen)
+            await app.dead.replay(chosen)
+
+
+async def take_locks() -> None:
+    while True:
+        await program.hold_lock(f"resource-{dice.randint(0, 1)}", dice.uniform(0.0, 0.2))
+
+
+async def call_at_rate() -> None:
+    while True:
+        async with app.lock("rate", limit=5, per=1) as lock:
+            journal.write("rate", limit=5, per=1.0, at=lock.granted_at / 1e6)
+
+
+async def broadcast() -> None:
+    while True:
+        message = dice.getrandbits(40)
+        told = await program.hear.broadcast(message)
+        journal.write("broadcast", message=message, told=told)
+        await SYSTEM.sleep(0.3)
+
+
+async def survive(work: Callable[[], Awaitable[object]]) -> None:
+    """A client outlives what its store does to it; a mistake of its own is written down, and fails the run."""
+    try:
+        await work()
+    except DrumbeatError as error:
+        journal.write("refused", error=f"{type(error).__name__}: {error}")
+        await SYSTEM.sleep(dice.uniform(0.05, 0.3))
+    except Exception as error:
+        journal.write("mistake", error=repr(error))
+        raise
+
+
+async def persist(work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await survive(work)
+
+
+KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
+    "bulk": (produce_bulk,),
+    "single": (produce_singly,),
+    "locks": (*(take_locks,) * LOCKERS, call_at_rate, call_at_rate),
+    "operator": (replay, broadcast),
+}
+
+
+async def main(kind: str) -> None:
+    async with app, asyncio.TaskGroup() as group:
+        for work in KINDS[kind]:
+            group.create_task(persist(work))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""Faults, drawn from a seed before the run: when, what, for how long, and chance for whom."""
+
+import random
+from typing import Any
+
+import msgspec
+
+PROCESS_FAULTS = ("kill", "kill", "stop", "terminate", "kill child", "kill leader")
+
+
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    kind: str
+    seconds: float
+    pick: float
+    """Between 0 and 1: which of those that there are."""
+
+
+def draw_faults(
+    seed: int, seconds: float, count: int, store_faults: tuple[str, ...], lease: float
+) -> list[PlannedFault]:
+    dice = random.Random(f"chaos {seed}")
+    faults = []
+    for number in range(count):
+        # Two of three concern processes: those of a store concern everybody, and hide the others.
+        kind = dice.choice(PROCESS_FAULTS if dice.random() < 0.66 else store_faults)
+        faults.append(
+            PlannedFault(
+                at=seconds * (number + dice.uniform(0.1, 0.9)) / count,
+                kind=kind,
+                seconds=_draw_seconds(dice, kind, lease),
+                pick=dice.random(),
+            )
+        )
+    return faults
+
+
+def _draw_seconds(dice: random.Random, kind: str, lease: float) -> float:
+    if kind == "stop":
+        return dice.choice((0.3, lease * dice.uniform(1.1, 1.5)))
+    if kind == "step clock":
+        return dice.choice((-1, 1)) * dice.uniform(0.5, 30.0)
+    return dice.uniform(0.2, 1.5)
+
+
+def choose(items: list[Any], pick: float) -> Any:
+    return items[int(pick * len(items))] if items else None

@@ -1,0 +1,347 @@
+"""One run of chaos: start everything, disturb it, let it recover, and judge what is left."""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drumbeat.clock import SYSTEM
+from drumbeat.errors import DrumbeatError
+from drumbeat.store.protocol import Store
+from drumbeat.store.urls import migrate_store, open_store
+from tests.chaos import clients, cluster, journal, program, shared_clock
+from tests.chaos.cluster import ChaosProcess
+from tests.chaos.history_reader import build_history, read_store
+from tests.chaos.nemesis import PlannedFault, choose, draw_faults
+from tests.chaos.recovery import measure_recovery
+from tests.chaos.shared_clock import SharedClock
+from tests.chaos.stores import NETWORK, STORES
+from tests.proof.checkers import check
+from tests.proof.history import Disturbance
+from tests.waiting import until
+
+MAX_STALL_SECONDS = 0.5
+MAX_VIOLATIONS_SHOWN = 50
+
+
+class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
+    engine: str
+    seconds: float
+    seed: int
+    faults: int
+    folder: Path
+    lease: float
+    """`dead_after` of the workers; the other times follow from it."""
+    rate: float
+    """Jobs in a second that each bulk producer enqueues."""
+    is_small: bool
+
+
+class ChaosVerdict(msgspec.Struct, kw_only=True):
+    engine: str
+    seed: int
+    seconds: float
+    passed: bool
+    jobs: int
+    states: dict[str, int]
+    runs: int
+    fires: int
+    lock_grants: int
+    faults: dict[str, int]
+    violations: list[str]
+    violation_count: int
+    recovery: dict[str, Any]
+    folder: str
+
+
+class ChaosRun:
+    def __init__(self, plan: ChaosPlan) -> None:
+        self.plan = plan
+        self._dice = random.Random(f"proxy {plan.seed}")
+        self._store = STORES[plan.engine](plan.folder, self._dice)
+        self._processes: list[ChaosProcess] = []
+        self._held_down: set[ChaosProcess] = set()
+        self._disturbances: list[Disturbance] = []
+        self._counts: Counter[str] = Counter()
+        self._tokens: dict[str, int] = {}
+        self._failures: list[str] = []
+        self._clock_file = plan.folder / "clock"
+        self._clock = SharedClock(self._clock_file if plan.engine == "sqlite" else None)
+        self._store_turn = asyncio.Lock()
+
+    async def run(self) -> ChaosVerdict:
+        journal_file = self.plan.folder / "journal"
+        os.environ[journal.FILE] = str(journal_file)
+        stalls = StallWatch(self._disturb)
+        try:
+            await self._store.open()
+            await migrate_store(self._store.direct_url)
+            fence = await asyncio.start_server(self._serve_fence, "127.0.0.1", 0)
+            environment = self._environment(fence.sockets[0].getsockname()[1])
+            names = cluster.SMALL if self.plan.is_small else cluster.WHOLE
+            self._processes = [
+                ChaosProcess(name, command, self.plan.folder, environment) for name, command in names.items()
+            ]
+            async with fence:
+                watch = asyncio.get_running_loop().create_task(self._keep_running())
+                with stalls:
+                    await until(self._has_begun, deadline=60, what="the first jobs")
+                    await self._inject()
+                    await self._recover()
+                    watch.cancel()
+                    await self._stop()
+            return await self._judge(journal_file)
+        finally:
+            for process in self._processes:
+                with suppress(Exception):
+                    process.kill()
+            self._store.close()
+
+    def _environment(self, fence: int) -> dict[str, str]:
+        lease = self.plan.lease
+        shared = {shared_clock.FILE: str(self._clock_file)} if self.plan.engine == "sqlite" else {}
+        return shared | {
+            "DRUMBEAT_URL": self._store.url,
+            "DRUMBEAT_DEAD_AFTER": str(lease),
+            "DRUMBEAT_HEARTBEAT": str(lease / 10),
+            "DRUMBEAT_LEADER_LEASE": str(lease / 2),
+            "DRUMBEAT_LOCK_LEASE": str(max(1.0, lease / 3)),
+            "DRUMBEAT_LOCK_RENEW": str(max(1.0, lease / 3) / 3),
+            "DRUMBEAT_POLL": str(lease / 5),
+            "DRUMBEAT_DRAIN": "5",
+            "DRUMBEAT_CONCURRENCY": "6",  # each crash suspect starts a Python: 2 cores start few at once
+            clients.RATE: str(self.plan.rate),
+            program.FENCE: str(fence),
+        }
+
+    async def _has_begun(self) -> bool:
+        return b'"ended"' in (self.plan.folder / "journal").read_bytes() if self._journal_exists else False
+
+    @property
+    def _journal_exists(self) -> bool:
+        return (self.plan.folder / "journal").exists()
+
+    async def _serve_fence(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The resource: it takes no write with an older token than it has seen."""
+        with suppress(OSError, ValueError):
+            name, text = (await reader.readline()).decode().split()
+            token = int(text)
+            accepted = token >= self._tokens.get(name, 0)
+            if accepted:
+                self._tokens[name] = token
+            journal.write("fenced", resource=name, token=token, accepted=accepted)
+            writer.write(b"1\n" if accepted else b"0\n")
+            await writer.drain()
+        writer.close()
+
+    async def _keep_running(self) -> None:
+        """As a service manager: what has ended is started again."""
+        while True:
+            await SYSTEM.sleep(0.1)
+            for process in self._processes:
+                if process.code is not None and process not in self._held_down:
+                    process.start()
+
+    # Faults
+
+    async def _inject(self) -> None:
+        plan, began = self.plan, time.monotonic()
+        faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
+        async with asyncio.TaskGroup() as group:
+            for fault in faults:
+                await SYSTEM.sleep(max(0.0, began + fault.at - time.monotonic()))
+                group.create_task(self._apply(fault))
+
+    async def _apply(self, fault: PlannedFault) -> None:
+        start = time.monotonic()
+        if fault.kind in self._store.faults:
+            node = None
+            async with self._store_turn:
+                start = time.monotonic()
+                await self._disturb_store(fault)
+        else:
+            node = await self._disturb_process(fault)
+            if node is None:
+                return
+        self._counts[fault.kind] += 1
+        self._disturb(fault.kind, node, start, time.monotonic())
+
+    def _disturb(self, kind: str, node: str | None, start: float, end: float) -> None:
+        self._disturbances.append(Disturbance(kind=kind, node=node, start=start, end=end))
+        journal.write("fault", kind=kind, node=node, start=start)
+
+    async def _disturb_store(self, fault: PlannedFault) -> None:
+        if fault.kind == "step clock":
+            journal.write("stepped", seconds=fault.seconds)
+            self._clock.step(fault.seconds)
+        elif fault.kind in NETWORK:
+            proxy = self._store.proxy
+            assert proxy is not None
+            if fault.kind == "cut":
+                proxy.cut(fault.pick)
+                return
+            proxy.mode = fault.kind  # type: ignore[assignment]
+            if fault.kind == "refuse":
+                proxy.cut()
+            await SYSTEM.sleep(fault.seconds)
+            proxy.mode = "open"
+            if fault.kind == "swallow":
+                proxy.cut()  # a stream with a gap is no stream
+        else:
+            await asyncio.to_thread(self._store.go_away, fault.kind)
+            await SYSTEM.sleep(fault.seconds)
+            await asyncio.to_thread(self._store.come_back, fault.kind)
+            if fault.kind == "restart":
+                journal.write("store is back")
+
+    async def _disturb_process(self, fault: PlannedFault) -> str | None:
+        running = [each for each in self._processes if each.code is None and not each.is_stopped]
+        serving = [each for each in running if each.is_serving]
+        if fault.kind == "kill leader":
+            return await self._kill_leader()
+        if fault.kind == "kill child":
+            parents = [each for each in serving if each.descendants()]
+            process = choose(parents, fault.pick)
+            if process is None:
+                return None
+            pid = choose(process.descendants(), fault.pick * 7 % 1)
+            self._kill(process, [pid], leader=False)
+            return str(process.node)
+        process = choose(serving if fault.kind == "terminate" else running, fault.pick)
+        if process is None:
+            return None
+        node = str(process.node)
+        if fault.kind == "kill":
+            self._kill(process, [process.process.pid, *process.descendants()], leader=False)
+        elif fault.kind == "terminate":
+            process.terminate()
+        else:
+            process.signal(signal.SIGSTOP)
+            await SYSTEM.sleep(fault.seconds)
+            process.signal(signal.SIGCONT)
+        return node
+
+    def _kill(self, process: ChaosProcess, pids: list[int], *, leader: bool) -> None:
+        is_supervised = process.name.startswith("supervised") and process.process.pid not in pids
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        journal.write("killed", pids=pids, leader=leader, supervised=is_supervised, wall=self._clock.now_us() / 1e6)
+
+    async def _kill_leader(self) -> str | None:
+        with suppress(DrumbeatError):
+            async with asyncio.timeout(2), await self._open_store() as store:
+                leader = await store.inspect.get_leader()
+                known = {each.id: each.pid for each in await store.inspect.list_instances()}
+                if leader is None or leader.instance not in known:
+                    return None
+                pid = known[leader.instance]
+            for process in self._processes:
+                if process.process.pid == pid:
+                    self._kill(process, [pid, *process.descendants()], leader=True)
+                    return process.node
+                if pid in process.descendants():
+                    self._kill(process, [pid, *cluster._descendants(pid)], leader=True)
+                    return process.node
+        return None
+
+    async def _open_store(self) -> Store:
+        return await open_store(self._store.direct_url, clock=self._clock)
+
+    # After the faults
+
+    async def _recover(self) -> None:
+        """Nothing new comes; what there is must finish."""
+        for process in self._processes:
+            if process.is_stopped:
+                process.signal(signal.SIGCONT)
+            if not process.is_serving:
+                self._held_down.add(process)
+                process.kill()
+                # It may have held a lock: not counted as a fault, but what follows from it is no violation.
+                self._disturb("end of clients", process.node, time.monotonic(), time.monotonic())
+        deadline = time.monotonic() + 60 + 3 * self.plan.lease
+        async with await self._open_store() as store:
+            while await self._count_live(store) and time.monotonic() < deadline:
+                await SYSTEM.sleep(0.2)
+
+    async def _count_live(self, store: Store) -> int:
+        queues = [queue for queue in await store.inspect.list_queues() if queue.name != "clockwork"]
+        return sum(queue.ready + queue.scheduled + queue.running + queue.waiting for queue in queues)
+
+    async def _stop(self) -> None:
+        serving = [process for process in self._processes if process.is_serving]
+        for process in serving:
+            process.terminate()
+        for process in serving:
+            with suppress(Exception):
+                await asyncio.to_thread(process.process.wait, 30)
+            if process.code not in (0, -signal.SIGTERM):  # the second: one that had not begun
+                self._failures.append(f"D2: {process.node} ended with {process.code} after SIGTERM")
+
+    async def _judge(self, journal_file: Path) -> ChaosVerdict:
+        entries = list(journal.read(journal_file))
+        self._disturbances += [
+            Disturbance(kind="poison", node=entry.node, start=entry.at, end=entry.at)
+            for entry in entries
+            if entry.event == "started" and entry.facts["task"] in program.POISONOUS
+        ]
+        history = build_history(entries, self._disturbances, grace=2 * self.plan.lease + 5)
+        async with await self._open_store() as store:
+            await read_store(store, history)
+        violations = [
+            *self._failures,
+            *check(history),
+            *(f"client: {entry.facts['error']}" for entry in entries if entry.event == "mistake"),
+        ]
+        if violations:
+            (self.plan.folder / "history.json").write_bytes(msgspec.json.encode(history))
+        return ChaosVerdict(
+            engine=self.plan.engine,
+            seed=self.plan.seed,
+            seconds=self.plan.seconds,
+            passed=not violations,
+            jobs=len(history.jobs),
+            states=dict(Counter(job.state for job in history.jobs)),
+            runs=len(history.started),
+            fires=len(history.fires),
+            lock_grants=len(history.locks),
+            faults=dict(sorted(self._counts.items())),
+            violations=violations[:MAX_VIOLATIONS_SHOWN],
+            violation_count=len(violations),
+            recovery=measure_recovery(entries),
+            folder=str(self.plan.folder),
+        )
+
+
+class StallWatch:
+    """Times in which this machine let nobody go on are faults, too: nobody can renew a lease then."""
+
+    def __init__(self, record: Callable[[str, str | None, float, float], None]) -> None:
+        self._record = record
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        seen = time.monotonic()
+        while not self._over.wait(0.05):
+            now = time.monotonic()
+            if now - seen > MAX_STALL_SECONDS:
+                self._record("stall", None, seen, now)
+            seen = now

@@ -1,0 +1,32 @@
+"""A short run of chaos on each engine: real processes, about ten faults, no promise broken."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.run import ChaosPlan, ChaosRun
+
+MIN_JOBS = 50
+ENGINES = ["sqlite", "postgres", "redis"] if os.environ.get("DRUMBEAT_FULL") else []
+"""Half a minute each: `make system` runs them, and `make chaos` as long as one likes."""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_short_run_breaks_no_promise(engine: str, tmp_path: Path) -> None:
+    plan = ChaosPlan(
+        engine=engine,
+        seconds=8,
+        seed=random.SystemRandom().randrange(1_000_000),
+        faults=10,
+        folder=tmp_path,
+        lease=2,
+        rate=20,  # a crash makes suspects of all that a worker holds, and each of them starts a process
+        is_small=True,
+    )
+
+    verdict = await ChaosRun(plan).run()
+
+    assert verdict.violations == [], f"seed {plan.seed}, {plan.folder}"
+    assert verdict.jobs > MIN_JOBS
