@@ -134,7 +134,8 @@ class DatabaseThread(Generic[C]):
         future: asyncio.Future[R] = loop.create_future()
         self._requests.put(DatabaseRequest(future, work, argument, batch_work, durable, weight))
         if self._inline:
-            self._schedule_inline()
+            self._has_started = True
+            loop.call_soon(self._main)
         elif not self._has_started:
             self._has_started = True
             self._thread = threading.Thread(target=self._main, name=f"drumbeat {self._name}", daemon=True)
@@ -158,7 +159,7 @@ class DatabaseThread(Generic[C]):
             return
         self._requests.put(None)
         if self._inline:
-            self._schedule_inline()
+            self._loop.call_soon(self._main)
         self._handler.interrupt()
         await asyncio.wait([self._thread_ended], timeout=_CLOSE_TIMEOUT)
         for _, future in self._deadlines:
@@ -177,16 +178,21 @@ class DatabaseThread(Generic[C]):
         # Without deadlines the next request starts the timer.
         self._timer = self._loop.call_at(deadlines[0][0], self._fail_overdue) if deadlines else None
 
-    # On the thread.
+    # On the thread; with an inline clock, a step of the loop for each request, of which the first may process them all.
 
     def _main(self) -> None:
-        handler, requests = self._handler, self._requests
+        handler, requests, is_over = self._handler, self._requests, True
         try:
             while True:
                 timeout = handler.idle_timeout()
                 try:
-                    first = requests.get(timeout=_LOOP_CHECK_INTERVAL if timeout is None else timeout)
+                    first = requests.get(not self._inline, _LOOP_CHECK_INTERVAL if timeout is None else timeout)
                 except Empty:
+                    if self._inline:
+                        is_over = False
+                        if timeout is not None:
+                            self._loop.call_later(timeout, handler.on_idle)
+                        return
                     if timeout is not None:
                         handler.on_idle()
                     if self._loop.is_closed():
@@ -194,42 +200,16 @@ class DatabaseThread(Generic[C]):
                     continue
                 if first is None:
                     break
-                self._run_group(first)
+                group = [first]
+                try:
+                    results = handler.run_group(group, self._take_queued)
+                except Exception as error:  # of any kind: the thread must go on, and the callers must get an answer
+                    results = [(request.future, None, error) for request in group]
+                deliver(self._path, results)
         finally:
-            self._end()
-
-    def _run_group(self, first: DatabaseRequest[C]) -> None:
-        group = [first]
-        try:
-            results = self._handler.run_group(group, self._take_queued)
-        except Exception as error:  # of any kind: the thread must go on, and the callers must get an answer
-            results = [(request.future, None, error) for request in group]
-        deliver(self._path, results)
-
-    def _end(self) -> None:
-        self._handler.close()
-        deliver(self._path, [(self._thread_ended, None, None)])
-
-    # Instead of the thread.
-
-    def _schedule_inline(self) -> None:
-        self._has_started = True
-        self._loop.call_soon(self._run_inline)
-
-    def _run_inline(self) -> None:
-        """Process what has been queued; there is a call for each request, and the first may process them all."""
-        if self._thread_ended.done():
-            return
-        try:
-            first = self._requests.get_nowait()
-        except Empty:
-            return
-        if first is None:
-            self._end()
-            return
-        self._run_group(first)
-        if (timeout := self._handler.idle_timeout()) is not None:
-            self._loop.call_later(timeout, self._handler.on_idle)
+            if is_over:
+                handler.close()
+                deliver(self._path, [(self._thread_ended, None, None)])
 
     def _take_queued(self, weight: int) -> RequestGroup[C]:
         """The queued requests that join a request of this weight, up to a limit: others wait for the end of the group."""

@@ -64,7 +64,7 @@ class FsyncThread(Generic[T]):
         """Hand these results to `on_synced` when everything that is committed by now is on disk."""
         self._waiting.put(results)
         if self._inline_on is not None:
-            self._inline_on.call_soon(self._sync_waiting)
+            self._inline_on.call_soon(self._main)
         elif self._thread is None:
             self._thread = threading.Thread(target=self._main, name="drumbeat fsync", daemon=True)
             self._thread.start()
@@ -75,37 +75,30 @@ class FsyncThread(Generic[T]):
             self._waiting.put(None)
             self._thread.join()
         elif self._inline_on is not None:
-            self._sync_waiting()
-            self._close_file()
+            self._waiting.put(None)
+            self._main()
 
     def _main(self) -> None:
-        while not self._sync([self._waiting.get()]):
-            pass
-        self._close_file()
-
-    def _sync_waiting(self) -> None:
-        if not self._waiting.empty():
-            self._sync([])
-
-    def _sync(self, batches: "list[Sequence[T] | None]") -> bool:
-        """Sync once for these and all that wait. Returns whether it was the last time."""
-        try:
-            while True:
-                batches.append(self._waiting.get_nowait())
-        except Empty:
-            pass
-        error = None
-        try:
-            if self._file is None:
-                # SQLite has no lock on the log itself: closing this file drops none, as it would on the database.
-                self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
-            fsync_file(self._file)
-        except OSError as failure:
-            error = failure
-        self._on_synced([result for batch in batches if batch is not None for result in batch], error)
-        return None in batches
-
-    def _close_file(self) -> None:
+        closing = False
+        while not closing:
+            if self._inline_on is not None and self._waiting.empty():
+                return
+            batches = [self._waiting.get()]
+            try:
+                while True:
+                    batches.append(self._waiting.get_nowait())
+            except Empty:
+                pass
+            closing = None in batches
+            error = None
+            try:
+                if self._file is None:
+                    # SQLite has no lock on the log itself: closing this file drops none, as it would on the database.
+                    self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
+                fsync_file(self._file)
+            except OSError as failure:
+                error = failure
+            self._on_synced([result for batch in batches if batch is not None for result in batch], error)
         if self._file is not None:
             os.close(self._file)
             self._file = None
