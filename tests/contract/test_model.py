@@ -281,8 +281,8 @@ class JobsLife(RuleBasedStateMachine):
             return
         self.instances[instance] = False
         for job in held:
-            if job in started:
-                job.runs.append((job.token, instance, OutcomeKind.CRASHED))
+            unblamed = OutcomeKind.CANCELLED if job.cancel_requested else OutcomeKind.RELEASED
+            job.runs.append((job.token, instance, OutcomeKind.CRASHED if job in started else unblamed))
             if job.cancel_requested:
                 self.cancelled(job)
             elif job in started:
