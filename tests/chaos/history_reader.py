@@ -1,7 +1,6 @@
 """The journal and the store at the end, as the History that the checkers of tests/proof take."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
@@ -9,6 +8,7 @@ from drumbeat.store.protocol import Store
 from tests.chaos.journal import Entry
 from tests.chaos.program import POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
+from tests.proof.final_state import read_fire, read_job
 
 PAGE = 1_000
 
@@ -121,37 +121,9 @@ async def read_store(store: Store, history: proof.History) -> None:
     fires: list[proof.FireRecord] = []
     last = None
     while found := (await store.schedules.list_fires([SCHEDULE], before=last, limit=PAGE))[SCHEDULE]:
-        fires += [
-            proof.FireRecord(
-                schedule=fire.schedule,
-                at=fire.at / 1e6,
-                last=fire.last / 1e6,
-                count=fire.count,
-                outcome=str(fire.outcome),
-                job=None if fire.job is None else str(fire.job),
-            )
-            for fire in found
-        ]
+        fires += [read_fire(fire) for fire in found]
         last = found[-1].at
     history.fires = fires
     if fires:
         first, end = min(fire.at for fire in fires), max(fire.last for fire in fires)
         history.expected_fires[SCHEDULE] = [float(at) for at in range(round(first), round(end) + 1)]
-
-
-def read_job(job: Any, attempts: Sequence[Any]) -> proof.JobRecord:
-    return proof.JobRecord(
-        id=str(job.id),
-        task=job.task,
-        state=str(job.state),
-        failures=job.failures,
-        crashes=job.crashes,
-        replays=job.replays,
-        result=job.result,
-        unique_key=job.key if job.task == "unique" else None,
-        attempts=tuple(
-            proof.AttemptRecord(token=each.token, outcome=str(each.outcome), started=each.started_at is not None)
-            for each in attempts
-        ),
-        schedule=job.schedule,
-    )

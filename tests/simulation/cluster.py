@@ -24,17 +24,15 @@ from drumbeat.retry import Backoff
 from drumbeat.store.sqlite import fsync_thread
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
+from tests.proof.final_state import read_fire, read_job
 from tests.proof.history import (
-    AttemptRecord,
     Broadcast,
     CancelAnswered,
     Disturbance,
     Ended,
     Enqueued,
-    FireRecord,
     Heard,
     History,
-    JobRecord,
     LockHeld,
     ResourceWrite,
     Started,
@@ -262,35 +260,8 @@ class SimulatedRun:
             ids = [job.id for job in jobs]
             attempts = await store.inspect.get_attempts(ids)
             fires = (await store.schedules.list_fires([SCHEDULE], limit=1_000))[SCHEDULE]
-        self.history.jobs = [
-            JobRecord(
-                id=str(job.id),
-                task=job.task,
-                state=str(job.state),
-                failures=job.failures,
-                crashes=job.crashes,
-                replays=job.replays,
-                result=job.result,
-                unique_key=job.key if job.task == "unique" else None,
-                attempts=tuple(
-                    AttemptRecord(token=each.token, outcome=str(each.outcome), started=each.started_at is not None)
-                    for each in attempts[JobId(job.id)]
-                ),
-                schedule=job.schedule,
-            )
-            for job in jobs
-        ]
-        self.history.fires = [
-            FireRecord(
-                schedule=fire.schedule,
-                at=fire.at / 1e6,
-                last=fire.last / 1e6,
-                count=fire.count,
-                outcome=str(fire.outcome),
-                job=None if fire.job is None else str(fire.job),
-            )
-            for fire in fires
-        ]
+        self.history.jobs = [read_job(job, attempts[JobId(job.id)]) for job in jobs]
+        self.history.fires = [read_fire(fire) for fire in fires]
         if fires and self.plan.every is not None:
             first, last = min(fire.at for fire in fires), max(fire.last for fire in fires)
             period = round(self.plan.every * 1e6)
