@@ -2,6 +2,7 @@
 
 import pytest
 
+from drumbeat.clock import FakeClock
 from drumbeat.worker.store_clock import MARGIN_SECONDS, MAX_AGE_SECONDS, StoreClock, StoreClockOffset
 
 STORE_US = 1_800_000_000_000_000
@@ -40,18 +41,22 @@ def test_clocks_that_drift_apart_are_compared_anew() -> None:
 
 def test_a_slow_answer_does_not_set_back_the_stores_clock() -> None:
     """Two calls are under way: one claims a job, the other comes back later from before the job was due."""
-    clock, local = StoreClock(), 50_000_000
-    clock.record_answer(STORE_US, local + 1_000)
-    clock.record_answer(STORE_US - 60_000, local + 2_000)
-    assert clock.now_us(local + 2_000) == STORE_US + 1_000
+    local = FakeClock()
+    clock = StoreClock(local.now_us)
+    clock.record_answer(STORE_US)
+    local.jump(0.001)
+    clock.record_answer(STORE_US - 60_000)
+    assert clock.now_us() == STORE_US + 1_000
 
 
 def test_the_stores_clock_is_never_before_an_answer_that_has_arrived() -> None:
-    clock, local = StoreClock(), 50_000_000
-    clock.record_answer(STORE_US, local)
-    later = local + int(MAX_AGE_SECONDS * 1e6) + 1
-    clock.record_answer(
-        STORE_US + int(MAX_AGE_SECONDS * 1e6) - 90_000, later
-    )  # slow, but the other is too old to be believed
-    assert clock.now_us(local) == STORE_US + int(MAX_AGE_SECONDS * 1e6) - 90_000
-    assert clock.now_us(later + 500_000) == STORE_US + int(MAX_AGE_SECONDS * 1e6) + 410_000
+    local = FakeClock()
+    clock = StoreClock(local.now_us)
+    clock.record_answer(STORE_US)
+    local.jump(MAX_AGE_SECONDS + 0.001)
+    last = STORE_US + int(MAX_AGE_SECONDS * 1e6) - 90_000
+    clock.record_answer(last)  # slow, but the other is too old to be believed
+    local.jump(-MAX_AGE_SECONDS)
+    assert clock.now_us() == last
+    local.jump(MAX_AGE_SECONDS + 0.5)
+    assert clock.now_us() == last + 500_000

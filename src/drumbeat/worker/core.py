@@ -50,7 +50,8 @@ class WorkerCore:
         self.journal = journal
         self.task_specs = build_task_specs(app.registry)
         self.identity = Identity()
-        self.store_clock = StoreClock()
+        self.store_clock = StoreClock(app.clock.now_us)
+        self.store_now = self.store_clock.now_us
         self.runs = ActiveRuns()
         self.controller = app.controller(settings)
         self.outage_reporter = self.controller.outage_reporter
@@ -58,7 +59,3 @@ class WorkerCore:
         self.shutdown.on_stop.append(self.controller.resign)
         self.stuck = StuckHandlers(settings.concurrency, self.shutdown.request_replacement)
         self.guard = ProcessGuard(asyncio.get_running_loop(), install_signals)
-
-    def store_now(self) -> int:
-        """The store's clock in microseconds, as known from its answers."""
-        return self.store_clock.now_us(self.clock.now_us())

@@ -57,6 +57,7 @@ class JobRunner:
         completer: Completer,
     ) -> None:
         self._task_specs = core.task_specs
+        self.batch_tasks = frozenset(name for name, spec in core.task_specs.items() if spec.batch is not None)
         self._clock = core.clock
         self._events = core.events
         self._runs = core.runs
@@ -80,11 +81,9 @@ class JobRunner:
         self._traced, self._trace_check_at = False, float("-inf")
 
     def group_size(self, job: ClaimedJob) -> int:
-        """How many jobs of this task may run in one call. Crash suspects, and jobs in child processes, run alone."""
-        spec = self._task_specs.get(job.task)
-        if spec is None or spec.batch is None or spec.pool == "process" or job.crashes:
-            return 1
-        return spec.batch
+        """How many jobs of this batch task may run in one call. Crash suspects, and jobs in child processes, run alone."""
+        spec = self._task_specs[job.task]
+        return 1 if spec.batch is None or spec.pool == "process" or job.crashes else spec.batch
 
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""

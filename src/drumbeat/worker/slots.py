@@ -95,11 +95,11 @@ class Slots:
         """Run jobs until the buffer is closed, or a handler has changed this context."""
         monotonic = self._clock.monotonic
         while not self._runner.is_cancelled and (job := await self._buffer.take()) is not None:
-            size = self._runner.group_size(job)
-            if size == 1:
+            if job.task not in self._runner.batch_tasks:
                 await self._runner.run_one(number, me, job)
             else:
-                await self._runner.run(number, me, [job, *self._buffer.take_more(job.task, size - 1)])
+                others = self._buffer.take_more(job.task, self._runner.group_size(job) - 1)
+                await self._runner.run(number, me, [job, *others])
             self._restore_loop()
             if self._is_context_changed():
                 return

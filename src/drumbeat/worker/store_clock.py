@@ -5,6 +5,8 @@ different sides on purpose: `StoreClock` never shows a time before an answer tha
 come a little too early rather than late. In both, the quickest answer is the most precise.
 """
 
+from collections.abc import Callable
+
 MAX_AGE_SECONDS = 10.0
 """Clocks drift apart: after this time the next answer counts, however slow it was."""
 MARGIN_SECONDS = 0.0002
@@ -14,21 +16,24 @@ MARGIN_SECONDS = 0.0002
 class StoreClock:
     """A lower bound of the store's clock. Never before an answer that has arrived: no job starts before it was claimed."""
 
-    def __init__(self) -> None:
+    def __init__(self, local_us: Callable[[], int]) -> None:
+        self._local_us = local_us
         self._behind_us = 0
         self._since_us = 0
         self._last_us = 0
 
-    def record_answer(self, now_us: int, local_us: int) -> None:
-        """An answer from `now_us` of the store's clock has arrived at `local_us` of the local clock."""
+    def record_answer(self, now_us: int) -> None:
+        """An answer from `now_us` of the store's clock has just arrived."""
+        local_us = self._local_us()
         behind_us = local_us - now_us
         if not self._last_us or behind_us < self._behind_us or local_us - self._since_us > MAX_AGE_SECONDS * 1e6:
             self._behind_us = behind_us
             self._since_us = local_us
         self._last_us = max(self._last_us, now_us)
 
-    def now_us(self, local_us: int) -> int:
-        return max(local_us - self._behind_us, self._last_us)
+    def now_us(self) -> int:
+        now_us = self._local_us() - self._behind_us
+        return now_us if now_us > self._last_us else self._last_us  # twice for each job: without a call
 
 
 class StoreClockOffset:

@@ -87,7 +87,7 @@ class StoreLoop:
         """A parked claim got jobs. Jobs for an earlier id of ours were freed when that instance was declared dead."""
         if instance != self._identity():
             return
-        self._store_clock.record_answer(answer.now, self._clock.now_us())
+        self._store_clock.record_answer(answer.now)
         if self._fetcher.capacity.in_flight or self._buffer.idle_slots < len(answer.jobs):
             # Another claim is in flight: both together may exceed the slots.
             self._clock.call_later(SURPLUS_DELAY, self._release_surplus)
@@ -184,7 +184,7 @@ class StoreLoop:
             if self._outcome_limit == self._batch or not self._reporter:
                 self._outcome_limit = self._batch
                 self._outcome_backoff.reset()
-        self._store_clock.record_answer(answer.now, self._clock.now_us())
+        self._store_clock.record_answer(answer.now)
         self._reporter.apply_statuses(instance, outcomes, answer.statuses)
         if claim:
             self._buffer_jobs(answer)  # first: slots run before the lanes check again
