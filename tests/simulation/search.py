@@ -18,7 +18,8 @@ import msgspec
 from tests.proof.checkers import check
 from tests.simulation.cluster import SimulatedRun
 from tests.simulation.loop import StepLimit, Stuck
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import draw
+from tests.simulation.plan_format import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 25
@@ -88,7 +89,7 @@ def shrink(plan: Plan, broken: frozenset[str], run: Callable[[Plan], SeedResult]
                 else:
                     start += width
             width //= 2
-    simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}]
+    simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}, {"controller": None}, {"batch": 500}]
     for changes in simpler + [{"workers": count} for count in range(1, plan.workers)]:
         smaller = msgspec.structs.replace(plan, **changes)
         is_possible = all(fault.node < smaller.workers for fault in smaller.node_faults)
