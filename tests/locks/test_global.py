@@ -342,6 +342,23 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
         pass
 
 
+async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(faulty: FaultyApp, other: Drumbeat) -> None:
+    answered = asyncio.Event()
+    (await faulty._internals.store()).late_answers["locks.acquire"] = answered  # type: ignore[attr-defined]
+    late = Holder(faulty)
+    await until(lambda: line(other), what="the late one's grant")
+    rival = Holder(other)
+    await rival.holds()  # the lease of the late one has ended
+    answered.set()
+    await waits(other, 1)
+    assert not late.entered.is_set()
+    await rival.end()
+    await late.holds()
+    assert late.lock.token > rival.lock.token
+    late.lock.check()
+    await late.end()
+
+
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
     async with faulty.lock("x"):
         (await faulty._internals.store()).is_down = True  # type: ignore[attr-defined]

@@ -50,10 +50,11 @@ def hunt(processes: int) -> int:
     missed = 0
     with ThreadPoolExecutor(processes) as pool:
         for bug, (seed, broken) in zip(BUGS, pool.map(find, BUGS), strict=True):
+            told = "NOT FOUND" if seed is None else f"seed {seed} breaks {', '.join(broken)}"
+            if seed is not None and run_plan(draw(seed)).broken & set(broken):  # then the bug has not shown itself
+                seed, told = None, f"NOT FOUND: {told}, and so it does without the bug"
             missed += seed is None
-            print(
-                f"{bug.name}: {'NOT FOUND' if seed is None else f'seed {seed} breaks ' + ', '.join(broken)}", flush=True
-            )
+            print(f"{bug.name}: {told}", flush=True)
     print(f"{len(BUGS) - missed} of {len(BUGS)} planted bugs were found, each within {MAX_SEEDS} seeds")
     return 1 if missed else 0
 
