@@ -342,7 +342,9 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
         pass
 
 
-async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(faulty: FaultyApp, other: Drumbeat) -> None:
+async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(
+    faulty: FaultyApp, other: Drumbeat
+) -> None:
     answered = asyncio.Event()
     (await faulty._internals.store()).late_answers["locks.acquire"] = answered  # type: ignore[attr-defined]
     late = Holder(faulty)

@@ -169,7 +169,7 @@ class SimulatedRun:
         self.tell(f"enqueues {job.kind} {[str(new.id) for new in bound]}")
         try:
             handles = await app.enqueue_many(bound)
-        except DrumbeatError as error:
+        except Exception as error:
             self.tell(f"enqueue {job.kind} failed: {error!r}")
             if not isinstance(error, StoreUnavailable):
                 for n in range(first, first + len(bound)):
