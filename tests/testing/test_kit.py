@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat, current_job
+from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.retry import Backoff
 from drumbeat.testing import Kit
@@ -182,7 +183,9 @@ async def test_assertions_say_what_there_is(drumbeat: type[Kit]) -> None:
     shop = Shop()
     async with drumbeat(shop.app, worker=False, at=START) as kit:
         await shop.charge.enqueue(7)
-        with pytest.raises(AssertionError, match=r"a job of charge \(args=\(8,\)\) should be enqueued, but 0 are; .*charge"):
+        with pytest.raises(
+            AssertionError, match=r"a job of charge \(args=\(8,\)\) should be enqueued, but 0 are; .*charge"
+        ):
             kit.assert_enqueued(shop.charge, args=(8,))
         with pytest.raises(AssertionError, match="no job of charge should be enqueued"):
             kit.refute_enqueued(shop.charge)
@@ -196,7 +199,7 @@ async def test_failures_can_fail_the_test(drumbeat: type[Kit]) -> None:
         shop.kit = kit
         shop.declines = 1
         await shop.charge.enqueue(1)
-        with pytest.raises(AssertionError, match="charge .*declined"):
+        with pytest.raises(AssertionError, match=r"charge .*declined"):
             await kit.run_until_idle()
 
 
@@ -226,7 +229,7 @@ async def test_a_handler_that_waits_for_real_things_is_waited_for(drumbeat: type
 
     @app.task
     async def wait() -> str:
-        await asyncio.sleep(0.05)
+        await SYSTEM.sleep(0.05)
         return await asyncio.to_thread(lambda: "slept")
 
     async with drumbeat(app) as kit:
