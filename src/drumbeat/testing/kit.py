@@ -9,13 +9,11 @@ Nothing is mocked but time: jobs are encoded, stored, claimed, run, retried and 
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,17 +22,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from drumbeat.clock import SYSTEM
 from drumbeat.core.job import Job, JobState, NewJob
 from drumbeat.durations import Duration, from_us, microseconds, to_us
-from drumbeat.errors import ConfigError, InvalidArguments, StoreUnavailable
+from drumbeat.errors import InvalidArguments
 from drumbeat.events import AttemptFailed, JobStarted
 from drumbeat.handle import JobHandle
-from drumbeat.ids import InstanceId, JobId, simulated_ids
+from drumbeat.ids import JobId, simulated_ids
 from drumbeat.store.urls import open_store
 from drumbeat.tasks import Task
 from drumbeat.testing.enqueued import EnqueuedJobs, parse_time
 from drumbeat.testing.gate import StoreGate
+from drumbeat.testing.kit_worker import REAL_WAIT, KitWorker
+from drumbeat.testing.loop_turns import is_quiet, run_ready
 from drumbeat.testing.perform import perform
-from drumbeat.testing.virtual_clock import WORKER_NUMBER, VirtualClock
-from drumbeat.worker import Worker
+from drumbeat.testing.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -42,15 +41,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-QUIET_TURNS = 3
-"""Turns of the loop with nothing ready, until it counts as quiet: a socket may be readable only at the next."""
-BLIND_QUIET_TURNS = 50
-"""The same where the loop does not tell what is ready (uvloop)."""
 CLAIM_STEP_US = 1_000
 """A worker claims up to so late, by the clock: time passes as far for work that is due."""
 MAX_STEPS_TO_CLAIM = 200
-REAL_WAIT = 0.001
-STOP_PATIENCE = 5.0
 DEFAULT_PATIENCE = 5.0
 MAX_JOBS = 10_000
 SHARED_MEMORY = Path("/dev/shm")
@@ -79,10 +72,6 @@ class Kit(EnqueuedJobs):
         self._patience = patience
         self._raise_failures = raise_failures
         self._gate = StoreGate()
-        self._worker_number = 0
-        self._worker: Worker | None = None
-        self._task: asyncio.Task[int] | None = None
-        self._left: list[asyncio.Task[int]] = []
         self._runs: Counter[str] = Counter()
         self._failures: list[AttemptFailed] = []
         self._exit = ExitStack()
@@ -98,10 +87,11 @@ class Kit(EnqueuedJobs):
             stack.enter_context(self._gated())
             stack.enter_context(self._subscribed())
             self._store = await open_store(self.url, clock=self.clock)
+            self._worker = KitWorker(self._internals, self._gate, self.clock, self._store)
             self._exit = stack.pop_all()
         try:
             if self._has_worker:
-                self._start_worker()
+                self._worker.start()
                 await self._settle()
         except BaseException:
             await self._close()
@@ -112,19 +102,14 @@ class Kit(EnqueuedJobs):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._worker is not None:
-                await self._stop_worker()
+            if error is None:
+                await self._worker.stop()
         finally:
             await self._close()
 
     async def _close(self) -> None:
         self._gate.outages = 0
-        for task in [*self._left, *([] if self._task is None else [self._task])]:
-            if not task.done():
-                self._gate.crashed.add(self._worker_number)
-                task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+        await self._worker.close()
         await self._store.close()
         await self._internals.close()
         self._exit.close()
@@ -164,62 +149,12 @@ class Kit(EnqueuedJobs):
     def _on_started(self, event: JobStarted) -> None:
         self._runs[event.job.task] += 1
 
-    # The worker.
-
-    def _start_worker(self) -> None:
-        self._worker_number += 1
-        context = contextvars.copy_context()
-        context.run(WORKER_NUMBER.set, self._worker_number)
-        self._task = asyncio.get_running_loop().create_task(self._work(), name="worker of the kit", context=context)
-
-    async def _work(self) -> int:
-        self._worker = Worker(self._internals, self._internals.settings, in_process=True)
-        return await self._worker.run()
-
-    async def _stop_worker(self) -> None:
-        """Orderly, so that the program's own resources are closed."""
-        task, worker = self._task, self._worker
-        if task is None or worker is None or task.done():
-            self._check_worker()
-            return
-        worker.request_stop()
-        deadline = SYSTEM.monotonic() + STOP_PATIENCE
-        while not task.done() and SYSTEM.monotonic() < deadline:
-            await self._turn()
-            if self._is_loop_quiet() and (due := self.clock.next_timer(upkeep=True)) is not None:
-                self.clock.move_to(due)
-            else:
-                await SYSTEM.sleep(REAL_WAIT)
-        self._check_worker()
-
-    def _check_worker(self) -> None:
-        """Raise what ended the worker."""
-        if self._task is not None and self._task.done() and not self._task.cancelled():
-            error = self._task.exception()
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            if error is not None:
-                raise error
-
     def crash(self) -> None:
         """End the worker as kill -9 would, but for `finally` blocks of handlers: the store hears nothing of it any more.
 
         Another worker starts at once. Its jobs are claimed again when `dead_after` has passed.
         """
-        if self._task is None or self._worker is None:
-            raise ConfigError("this kit has no worker that could crash: it was made with worker=False")
-        self._gate.crashed.add(self._worker_number)
-        instance = self._worker.core.identity()
-        self._left.append(self._task)
-        self._task.cancel()
-        self._start_worker()
-        self.clock.call_later(self._internals.settings.dead_after, lambda: self._declare_dead(instance))
-
-    def _declare_dead(self, instance: InstanceId) -> None:
-        """What another instance would do, whose heartbeats the kit passes over."""
-        reason = "it crashed in a test"
-        declared = self._store.instances.declare_dead(instance, beat=None, started=None, reason=reason)
-        asyncio.get_running_loop().create_task(_ignore(declared), name="declaring a crashed worker dead")
+        self._worker.crash()
 
     @contextmanager
     def _one_outage(self) -> Iterator[None]:
@@ -279,17 +214,14 @@ class Kit(EnqueuedJobs):
 
     async def _next_event(self) -> int | None:
         """The next time at which something may happen, as `passed_us`."""
-        if self._held_locks or not self._gate.is_open or self._running_jobs():
+        if self._held_locks or not self._gate.is_open or self._worker.running_jobs():
             return self.clock.next_timer(upkeep=True)
-        candidates = [self.clock.next_timer(upkeep=False), await self._next_fire()]
-        parts = None if self._worker is None else self._worker.parts
-        if parts is not None and (due_at := parts.fetcher.timer.due_at) is not None:
-            candidates.append(round(due_at * 1_000_000))
+        candidates = [self.clock.next_timer(upkeep=False), await self._next_fire(), self._worker.next_due()]
         known = [max(each, self.clock.passed_us + 1) for each in candidates if each is not None]
         return min(known, default=None)
 
     async def _next_fire(self) -> int | None:
-        if self._worker is None:
+        if not self._worker.is_started:
             return None
         due = await self._store.schedules.get_due(1)
         times = [each.next_at for each in due.schedules if each.next_at is not None]
@@ -304,19 +236,16 @@ class Kit(EnqueuedJobs):
     def _held_locks(self) -> bool:
         return not self._internals.keeper.table.is_empty
 
-    def _running_jobs(self) -> set[JobId]:
-        return set() if self._worker is None else {job.id for run in self._worker.core.runs for job in run.jobs}
-
     # Settling: everything that is due by now has been done.
 
     async def _settle(self, max_runs: int | None = None) -> None:
         steps = 0
         while True:
             await self._wait_for_handlers()
-            self._check_worker()
+            self._worker.check()
             if max_runs is not None and self._runs.total() > max_runs:
                 raise AssertionError(f"more than {MAX_JOBS} jobs have run: do they enqueue each other for ever?")
-            if await self._is_idle():
+            if not self._gate.is_open or not await self._worker.has_work():
                 return
             # A claim may wait for a fraction of a millisecond, which must pass for it.
             due = self.clock.next_timer(upkeep=True)
@@ -325,53 +254,24 @@ class Kit(EnqueuedJobs):
                 return
             self.clock.move_to(due)
 
-    async def _is_idle(self) -> bool:
-        """By the store: no job is due that the worker could run, and it holds none."""
-        worker = self._worker
-        if worker is None or not self._gate.is_open:
-            return True
-        if worker.parts is None:
-            return False
-        if worker.parts.reporter.held:
-            return bool(self._running_jobs())  # those wait for virtual time
-        served = set(worker.parts.fetcher.queues)
-        queues = await self._store.inspect.list_queues()
-        return not any(queue.ready and not queue.paused for queue in queues if queue.name in served)
-
     async def _wait_for_handlers(self) -> None:
         """Until nothing is ready on the loop, and no handler waits for anything but virtual time."""
         deadline = SYSTEM.monotonic() + self._patience
         while True:
-            await self._turn()
-            busy = self._running_jobs() - self.clock.sleeping_jobs()
-            if not busy and self._is_loop_quiet():
+            await run_ready()
+            busy = self._worker.running_jobs() - self.clock.sleeping_jobs()
+            if not busy and is_quiet():
                 return
             near = self.clock.next_timer(upkeep=True)
             if near is not None and near - self.clock.passed_us <= CLAIM_STEP_US:
                 self.clock.move_to(near)
                 continue
             if busy and SYSTEM.monotonic() > deadline:
-                raise AssertionError(self._describe_busy(busy))
+                raise AssertionError(
+                    f"a handler has waited for {self._patience:g} real seconds and has not ended:"
+                    f" {self._worker.describe(busy)}"
+                )
             await SYSTEM.sleep(REAL_WAIT)
-
-    async def _turn(self) -> None:
-        quiet = 0
-        wanted = QUIET_TURNS if hasattr(asyncio.get_running_loop(), "_ready") else BLIND_QUIET_TURNS
-        while quiet < wanted:
-            await SYSTEM.sleep(0)
-            quiet = quiet + 1 if self._is_loop_quiet() else 0
-
-    def _is_loop_quiet(self) -> bool:
-        return not getattr(asyncio.get_running_loop(), "_ready", ())
-
-    def _describe_busy(self, busy: set[JobId]) -> str:
-        assert self._worker is not None
-        lines = [
-            f"{run.task} (job {run.jobs[0].id}) at {_where(run.slot)}"
-            for run in self._worker.core.runs
-            if run.jobs[0].id in busy
-        ]
-        return f"a handler has waited for {self._patience:g} real seconds and has not ended: {'; '.join(lines)}"
 
     def _check_failures(self) -> None:
         failures, self._failures[:] = list(self._failures), []
@@ -406,17 +306,3 @@ class Kit(EnqueuedJobs):
         """The result of that job; it must have ended."""
         record = await self.job(job)
         return await self.app.jobs.handle(record.id).result(timeout=0)
-
-
-def _where(slot: asyncio.Task[Any]) -> str:
-    """The line of the program that a handler waits in; of one in a thread, that of ours that waits for it."""
-    place = "an unknown place"
-    waiting: Any = slot.get_coro()
-    while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        place, waiting = f"{frame.f_code.co_filename}:{frame.f_lineno}", waiting.cr_await
-    return place
-
-
-async def _ignore(work: Any) -> None:
-    with suppress(StoreUnavailable):
-        await work
