@@ -5,6 +5,8 @@ same promise stays broken: what is left is what the failure needs.
 """
 
 import gc
+import logging
+import multiprocessing
 import platform
 import re
 import subprocess
@@ -23,6 +25,7 @@ from tests.simulation.plan_format import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 25
+CHUNKS_PER_PROCESS = 20
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +68,11 @@ def run_seeds(seeds: Iterable[int]) -> list[SeedResult]:
 def run_in_parallel(seeds: range, processes: int) -> Iterator[SeedResult]:
     """The results in the order of the seeds."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    with ProcessPoolExecutor(processes) as pool:
+    # Killed nodes leave open files behind, as processes on one machine would not: so a process runs few seeds. Spawned, because
+    # a pool of forked processes cannot replace them.
+    context = multiprocessing.get_context("spawn")
+    options: dict[str, Any] = {"initializer": logging.disable, "initargs": (logging.CRITICAL,)}
+    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=CHUNKS_PER_PROCESS, **options) as pool:
         for results in pool.map(run_seeds, chunks):
             yield from results
 
