@@ -53,6 +53,24 @@ def aim_at_zombies(plan: Plan, dice: random.Random) -> Plan:
     )
 
 
+def aim_at_deaths(plan: Plan, dice: random.Random) -> Plan:
+    start = dice.uniform(0.5, 2.0)
+    back = start + plan.dead_after + dice.uniform(0.5, 2.0)
+    faults = (
+        _fault(dice, "outage", start, back, node=0, call="instances.heartbeat"),
+        _fault(dice, "late answer", start, back, node=0, call=REPORT, delay=2 * plan.dead_after),
+    )
+    jobs = tuple(replace(job, at=dice.uniform(0.0, back), delay=0.0) for job in plan.jobs)
+    return replace(
+        plan,
+        workers=2,
+        controller=dice.choice((1, None)),
+        node_faults=_keep_below(plan, 2),
+        jobs=jobs,
+        call_faults=plan.call_faults + faults,
+    )
+
+
 def aim_at_heartbeats(plan: Plan, dice: random.Random) -> Plan:
     start, silent = dice.uniform(0.0, 2.0), dice.uniform(1.0, 3.0)
     end = silent + plan.dead_after + dice.uniform(1.0, 3.0)
@@ -127,6 +145,7 @@ def _fault(
 
 AIMS: tuple[Callable[[Plan, random.Random], Plan], ...] = (
     aim_at_zombies,
+    aim_at_deaths,
     aim_at_heartbeats,
     aim_at_leases,
     aim_at_claims,

@@ -213,4 +213,10 @@ BUGS = (
         before="            kept.append(str(job.unique))\n",
         after='            kept.append("")\n',
     ),
+    PlantedBug(
+        name="a claim that is answered after the death of its instance runs",
+        file="worker/store_loop.py",
+        before="            if self._has_claims_of(instance):\n",
+        after="            if self._identity():\n",
+    ),
 )
