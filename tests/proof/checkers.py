@@ -340,7 +340,8 @@ def cancelled_do_not_start(history: History) -> Iterator[str]:
                 and beat.asked_at >= requests[run.job]
                 and claim.answered_at < beat.answered_at < run.at
             ):
-                yield f"X3: {run.node} heard at {beat.answered_at:.3f} that {run.job} is cancelled, and started it at {run.at:.3f}"
+                heard, at = f"{beat.answered_at:.3f}", f"{run.at:.3f}"
+                yield f"X3: {run.node} heard at {heard} that {run.job} is cancelled, and started it at {at}"
                 break
 
 
