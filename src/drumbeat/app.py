@@ -279,6 +279,14 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         except ImportError as missing:
             raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
 
+    async def migrate(self) -> None:
+        """Create the tables of the store, or upgrade them, as `drumbeat migrate` does. Only PostgreSQL needs it."""
+        from drumbeat.store.urls import migrate_store  # imported late: few programs need it
+
+        settings = self.settings
+        for url in filter(None, (settings.url, settings.outbox)):
+            await migrate_store(url, namespace=settings.namespace)
+
     async def __aenter__(self) -> Self:
         await self._internals.enter()
         return self

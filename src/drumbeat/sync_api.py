@@ -26,6 +26,7 @@ class SyncApp(SyncAdmin):
         self.cancel = to_sync("app.sync.cancel", app.cancel)
         self.history = to_sync("app.sync.history", app.history)
         self.close = to_sync("app.sync.close", app.close)
+        self.migrate = to_sync("app.sync.migrate", app.migrate)
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
         """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
