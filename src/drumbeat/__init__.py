@@ -89,3 +89,11 @@ __all__ = [
     "current_job",
     "local_lock",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # looked up late: it reads a file
+        from importlib.metadata import version
+
+        return version("drumbeat")
+    raise AttributeError(f"module 'drumbeat' has no attribute {name!r}")

@@ -29,10 +29,10 @@ from drumbeat.override import Override
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
+from drumbeat.tasks.loop_check import awaited_on_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 from drumbeat.tasks.room import RoomDecorators
 from drumbeat.tasks.schedule_decorators import ScheduleDecorators
-from drumbeat.tasks.task import check_loop
 
 if TYPE_CHECKING:
     from drumbeat.sinks.forwarder import ForwardOptions, ForwardTask
@@ -176,12 +176,11 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         With `conn` it is your own transaction, as with `task.using(conn=...)`. A plain function, as `enqueue` is, so that
         mistakes raise where the call is written.
         """
-        check_loop("app.enqueue_many", "app.sync.enqueue_many")
         check_notify(conn, notify)
-        client = self._internals.client
-        if conn is not None:
-            return client.enqueue_in_transaction(conn, check_new_jobs(jobs), notify)
-        return client.enqueue_many(check_new_jobs(jobs))
+        client, checked = self._internals.client, check_new_jobs(jobs)
+        is_inside = conn is not None
+        enqueuing = client.enqueue_in_transaction(conn, checked, notify) if is_inside else client.enqueue_many(checked)
+        return awaited_on_loop(enqueuing, "app.enqueue_many", "app.sync.enqueue_many")
 
     async def cancel(
         self, *, task: str | Task[..., Any], key: str | None = None, keys: Iterable[str] | None = None
@@ -279,6 +278,14 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
             return dashboard(self._internals, access)
         except ImportError as missing:
             raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
+
+    async def migrate(self) -> None:
+        """Create the tables of the store, or upgrade them, as `drumbeat migrate` does. Only PostgreSQL needs it."""
+        from drumbeat.store.urls import migrate_store  # imported late: few programs need it
+
+        settings = self.settings
+        for url in filter(None, (settings.url, settings.outbox)):
+            await migrate_store(url, namespace=settings.namespace)
 
     async def __aenter__(self) -> Self:
         await self._internals.enter()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 
 from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.foreign_words import OPTIONS
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 # Lower case: NN_job and nn_job are one table in SQLite, but not in PostgreSQL and Redis.
@@ -57,7 +58,9 @@ def check_option_names(
 ) -> None:
     """Refuse an option that `kind`, such as `a task`, does not have."""
     if unknown := [name for name in options if name not in allowed]:
-        raise error(f"{kind} has no option {min(unknown)!r}; use {', '.join(allowed)}", min(unknown))
+        name = min(unknown)
+        ours = f"here that is {OPTIONS[name]}" if name in OPTIONS else f"use {', '.join(allowed)}"
+        raise error(f"{kind} has no option {name!r}; {ours}", name)
 
 
 def check_namespace(text: object, error: ErrorClass = ConfigError) -> str:

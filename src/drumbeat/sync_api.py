@@ -10,8 +10,8 @@ from drumbeat.core.job import NewJob
 from drumbeat.handle import SyncJobHandle
 from drumbeat.locks import LockOptions, SyncLock
 from drumbeat.sync_loop import SYNC_LOOP, to_sync
+from drumbeat.tasks.loop_check import check_no_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
-from drumbeat.tasks.task import check_no_loop
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -26,6 +26,7 @@ class SyncApp(SyncAdmin):
         self.cancel = to_sync("app.sync.cancel", app.cancel)
         self.history = to_sync("app.sync.history", app.history)
         self.close = to_sync("app.sync.close", app.close)
+        self.migrate = to_sync("app.sync.migrate", app.migrate)
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
         """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""

@@ -1,11 +1,14 @@
 """The decorator and its options, and what a call becomes before it is stored. Nothing here opens a store."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from asgiref.sync import async_to_sync
 
 from drumbeat import Backoff, Call, Drumbeat, Job, JobError
 from drumbeat.codec import Undecodable
@@ -15,6 +18,7 @@ from drumbeat.durations import to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobFailed, JobTimedOut, UnknownTask, WrongContext
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import is_job_id, new_job_id
+from tests.dropped_calls import errors_of_dropped_calls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -252,12 +256,56 @@ def test_enqueue_where_no_loop_runs_says_what_to_use(app: Drumbeat) -> None:
     @app.task
     async def charge() -> None: ...
 
-    with pytest.raises(WrongContext, match=r"use charge\.enqueue_sync"):
+    @app.room
+    async def hear() -> None: ...
+
+    with errors_of_dropped_calls() as told:
         charge.enqueue()  # type: ignore[unused-coroutine]
-    with pytest.raises(WrongContext, match=r"use charge\.using\(\.\.\.\)\.enqueue_sync"):
         charge.using(delay=1).enqueue()  # type: ignore[unused-coroutine]
-    with pytest.raises(WrongContext, match=r"use app\.sync\.enqueue_many"):
         app.enqueue_many([])  # type: ignore[unused-coroutine]
+        hear.broadcast()  # type: ignore[unused-coroutine]
+    assert [type(error) for error in told] == [WrongContext] * 4
+    assert [str(error).partition(": use ")[2] for error in told] == [
+        "charge.enqueue_sync",
+        "charge.using(...).enqueue_sync",
+        "app.sync.enqueue_many",
+        "hear.broadcast_sync",
+    ]
+
+
+def test_an_enqueue_may_be_made_where_no_loop_runs_and_awaited_on_one(tmp_path: Path) -> None:
+    app = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def charge(order: int) -> None: ...
+
+    async def count() -> int:
+        return len(await app.jobs.list())
+
+    with errors_of_dropped_calls() as told:
+        asyncio.run(charge.enqueue(1))
+        asyncio.run(app.enqueue_many([charge.bind(2), charge.bind(3)]))
+        async_to_sync(charge.enqueue)(4)
+        unwanted = charge.enqueue(5)
+        unwanted.close()
+        del unwanted
+    assert asyncio.run(count()) == 4
+    assert told == []
+
+
+def test_words_of_other_libraries_are_answered_with_ours(app: Drumbeat) -> None:
+    @app.task
+    async def charge(order: int) -> None: ...
+
+    with pytest.raises(AttributeError, match=r"a task has no 'delay': here that is enqueue\("):
+        charge.delay(1)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"a task has no 'colour'$"):
+        _ = charge.colour  # type: ignore[attr-defined]
+    assert not hasattr(charge, "apply_async")
+    with pytest.raises(InvalidArguments, match="no option 'countdown'; here that is delay="):
+        charge.using(countdown=5)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="a task has no option 'max_retries'; here that is retries="):
+        app.task(max_retries=5)(charge.function)  # type: ignore[call-overload]
 
 
 async def test_enqueue_sync_on_a_loops_thread_says_what_to_use(app: Drumbeat) -> None:

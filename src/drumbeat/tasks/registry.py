@@ -24,14 +24,28 @@ ItemT = TypeVar("ItemT", bound=Registered)
 
 
 def add_unique(kind: str, items: dict[str, ItemT], item: ItemT) -> None:
-    """Refuse a second item of the same name: which of the two is meant would depend on the order of imports."""
-    if (other := items.get(item.name)) is not None:
+    """Refuse a second item of the same name: which of the two is meant would depend on the order of imports.
+
+    From the same place it is the same one, of a module that was loaded again. Code of a notebook or a shell has no place of its
+    own: there the newer one is meant.
+    """
+    if (other := items.get(item.name)) is not None and not _is_registered_again(other, item):
         raise ConfigError(
             f"there are two {kind} named {item.name!r}: one at {other.source_location}, one at {item.source_location}; "
             "give one of them another name=",
             "name",
         )
     items[item.name] = item
+
+
+def _is_registered_again(other: Registered, item: Registered) -> bool:
+    one, two = other.source_location, item.source_location
+    return one == two or (_is_interactive(one) and _is_interactive(two))
+
+
+def _is_interactive(source_location: str) -> bool:
+    """Python's shell has <stdin>, older IPythons <ipython-input-...>, ipykernel a file of its own in a temporary folder."""
+    return source_location.startswith("<") or "ipykernel_" in source_location
 
 
 class Registry:

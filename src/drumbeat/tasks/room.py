@@ -19,10 +19,10 @@ from drumbeat.names import check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
 from drumbeat.sync_loop import SYNC_LOOP
 
+from .loop_check import awaited_on_loop, check_no_loop
 from .options import check_timeout
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, check_function
 from .registry import add_unique
-from .task import check_loop, check_no_loop
 
 if TYPE_CHECKING:
     from drumbeat.internals import AppInternals
@@ -57,8 +57,7 @@ class Room(RegisteredFunction[P, R]):
         Raises:
             SharesNotTaken: workers died before they took their shares, and no other worker is left.
         """
-        check_loop(f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
-        return self._fan_out(args, kwargs)
+        return awaited_on_loop(self._fan_out(args, kwargs), f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
 
     def fan_out_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `fan_out`, from code without a loop."""
@@ -66,8 +65,8 @@ class Room(RegisteredFunction[P, R]):
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every live worker, including this process if it is one. Returns how many of them are healthy."""
-        check_loop(f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
-        return self._broadcast(args, kwargs)
+        sending = self._broadcast(args, kwargs)
+        return awaited_on_loop(sending, f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
 
     def broadcast_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `broadcast`, from code without a loop."""

@@ -6,19 +6,20 @@ Calling a task directly calls the function. A task reaches its app through the `
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.core.job import Job, NewJob
-from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
+from drumbeat.errors import ConfigError, InvalidArguments, JobError
+from drumbeat.foreign_words import METHODS
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
 from drumbeat.protocols import Enqueuer
 
 from .dead_letter import DeadLetterSignature
+from .loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from .options import EnqueueOptions, EnqueueOverrides, Options, parse_enqueue_options
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
@@ -75,13 +76,14 @@ class Task(RegisteredFunction[P, R]):
         """The type that the result of a job is decoded to."""
         return self.signature.returns
 
+    @mark_as_async
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
         """Enqueue a call; the job is on disk when this returns.
 
-        A plain function: a wrong argument or a missing loop raises where the call is written, not where it is awaited.
+        A plain function: a wrong argument raises where the call is written, not where it is awaited.
         """
-        check_loop(f"{self.name}.enqueue", f"{self.name}.enqueue_sync")
-        return self._enqueuer.enqueue(self._build_job(args, kwargs))
+        enqueuing = self._enqueuer.enqueue(self._build_job(args, kwargs))
+        return awaited_on_loop(enqueuing, f"{self.name}.enqueue", f"{self.name}.enqueue_sync")
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """Enqueue a call from code without a loop."""
@@ -132,6 +134,13 @@ class Task(RegisteredFunction[P, R]):
             )
         self.upgrader = function
         return function
+
+    if not TYPE_CHECKING:  # else a type checker would believe that there is everything
+
+        def __getattr__(self, name: str) -> Any:
+            ours = METHODS.get(name)
+            hint = "" if ours is None else f": here that is {ours}"
+            raise AttributeError(f"a task has no {name!r}{hint}", name=name, obj=self)
 
     def _build_job(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], overrides: EnqueueOverrides = _NO_OVERRIDES
@@ -185,14 +194,14 @@ class BoundTask(Generic[P, R]):
         self._task = task
         self._overrides = overrides
 
+    @mark_as_async
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
         """As `Task.enqueue`."""
         name = self._task.name
-        check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
         job = self._task._build_job(args, kwargs, self._overrides)
-        if self._overrides.conn is not None:
-            return self._enqueue_in_transaction(job)
-        return self._task._enqueuer.enqueue(job)
+        is_inside = self._overrides.conn is not None
+        enqueuing = self._enqueue_in_transaction(job) if is_inside else self._task._enqueuer.enqueue(job)
+        return awaited_on_loop(enqueuing, f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """As `Task.enqueue_sync`."""
@@ -236,20 +245,3 @@ def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> N
         raise ConfigError(
             f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}"
         ) from error
-
-
-def check_loop(api_name: str, instead: str) -> None:
-    """Raise unless an event loop runs in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise WrongContext(api_name, instead, loop_runs=False) from None
-
-
-def check_no_loop(api_name: str, instead: str) -> None:
-    """Raise in the thread of a running event loop: a blocking call there would wait for itself."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise WrongContext(api_name, instead, loop_runs=True)
