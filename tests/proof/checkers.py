@@ -1,26 +1,24 @@
 """Each promise of docs/reliability.md as a pure function from a history to the violations of it.
 
-`check(history)` runs them all. A violation names the promise, so that a failed run says what was broken.
+`check(history)` runs them all. A violation names the promise, so that a failed run says what was broken. Those about tickets of
+locks, about processes and about schedules are in modules of their own.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.proof import process_checkers, schedule_checkers, ticket_checkers
+from tests.proof.excuses import CLOCK, NETWORK, is_excused, power_cuts
 from tests.proof.history import History, LockHeld, Started
+from tests.proof.registry import CHECKERS, promise
+
+__all__ = ["CHECKERS", "check", "process_checkers", "schedule_checkers", "ticket_checkers"]
 
 LIVE = {"pending", "running"}
 FINAL = {"succeeded", "dead"}
 TIMEOUT_SLACK = 5.0
 """Seconds that a machine with other things to do may take to end a run whose time is over."""
-
-Checker = Callable[[History], Iterator[str]]
-CHECKERS: list[Checker] = []
-
-
-def promise(checker: Checker) -> Checker:
-    CHECKERS.append(checker)
-    return checker
 
 
 def check(history: History) -> list[str]:
@@ -201,10 +199,8 @@ def live_leases_are_kept(history: History) -> Iterator[str]:
 
 
 def is_disturbed(history: History, run: Started, until: float) -> bool:
-    return any(
-        (fault.node is None or fault.node == run.node) and fault.start <= until and fault.end >= run.at - history.grace
-        for fault in history.disturbances
-    )
+    """Whether something happened that can take the run from its node: to the process, or to calls about its lease."""
+    return is_excused(history, run.node, run.at - history.grace, until, calls=("instances.", "jobs.report_and_claim"))
 
 
 @promise
@@ -286,12 +282,8 @@ def locks_exclude(history: History) -> Iterator[str]:
     for lock, spans in by_lock.items():
         spans.sort()
         for (start, end, token, node), (begin, _, other, _) in pairwise(spans):
-            if begin < end and not any(
-                (fault.node is None or fault.node == node)
-                and fault.start <= begin
-                and fault.end >= start - history.grace
-                for fault in history.disturbances
-            ):
+            # A process stops trusting its lease in time, whatever becomes of its calls; unless it stands still.
+            if begin < end and not is_excused(history, node, start, begin, ignored=NETWORK | CLOCK):
                 yield f"L2: {lock} was held with token {token} on {node} when token {other} was granted"
 
 
@@ -336,29 +328,23 @@ def timeouts_end_runs(history: History) -> Iterator[str]:
     for run in history.started:
         limit = history.timeouts.get(tasks.get(run.job, ""))
         over = run.at + (limit or 0.0) + TIMEOUT_SLACK
-        if limit is not None and ends.get(run.run, run.at) > over and not is_disturbed(history, run, over):
+        if (
+            limit is not None
+            and ends.get(run.run, run.at) > over
+            and not is_excused(history, run.node, run.at, over, ignored=NETWORK | CLOCK)
+        ):
             yield f"J13: {run.job} has a time-out of {limit} s, and ran for {ends[run.run] - run.at:.3f} s"
 
 
 @promise
 def rates_hold(history: History) -> Iterator[str]:
-    """R1: in any window of length `per` at most `limit` starts."""
+    """R1: in any window of length `per` at most `limit` starts; but for a power cut, which ends what has started."""
+    cuts, epoch = power_cuts(history), history.epoch or 0.0
     by_name: dict[tuple[str, int, float], list[float]] = defaultdict(list)
     for grant in history.rates:
         by_name[grant.name, grant.limit, grant.per].append(grant.at)
     for (name, limit, per), times in by_name.items():
         times.sort()
         for first, last in zip(times, times[limit:], strict=False):
-            if last - first < per - 0.000_002:
+            if last - first < per - 0.000_002 and not any(first <= cut + epoch <= last for cut in cuts):
                 yield f"R1: {name} had more than {limit} starts in {last - first:.6f} s from {first:.6f}"
-
-
-@promise
-def terms_have_one_leader(history: History) -> Iterator[str]:
-    """C1: nobody saw two leaders of a term."""
-    leaders: dict[int, set[str]] = defaultdict(set)
-    for seen in history.leaders:
-        leaders[seen.term].add(seen.leader)
-    for term, names in leaders.items():
-        if len(names) > 1:
-            yield f"C1: term {term} had the leaders {', '.join(sorted(names))}"

@@ -1,4 +1,7 @@
-"""Each checker is fed a history that keeps all promises, and the same one with one thing wrong."""
+"""Each checker is fed a history that keeps all promises, and the same one with one thing wrong.
+
+Those of tickets, processes and schedules are in broken_locks.py, broken_processes.py and broken_schedules.py.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.proof import broken_locks, broken_processes, broken_schedules
 from tests.proof.checkers import CHECKERS, check
 from tests.proof.history import (
     AttemptRecord,
@@ -333,23 +337,38 @@ BROKEN: dict[Callable[[History], None], str] = {
 }
 
 
-def test_a_history_that_keeps_all_promises_has_no_violation() -> None:
-    assert check(good_history()) == []
+Break = Callable[[History], None]
+GOOD: dict[Callable[[], History], dict[Break, str]] = {
+    good_history: BROKEN,
+    broken_locks.keep_locks: broken_locks.BROKEN,
+    broken_processes.keep_processes: broken_processes.BROKEN,
+    broken_schedules.keep_schedule: broken_schedules.BROKEN,
+}
+CASES = [(make, break_it) for make, breaks in GOOD.items() for break_it in breaks]
 
 
-@pytest.mark.parametrize("break_it", BROKEN, ids=lambda function: function.__name__)
-def test_a_broken_history_is_noticed(break_it: Callable[[History], None]) -> None:
-    history = good_history()
+def name_of(value: Any) -> str:
+    return str(value.__name__)
+
+
+@pytest.mark.parametrize("make", GOOD, ids=name_of)
+def test_a_history_that_keeps_all_promises_has_no_violation(make: Callable[[], History]) -> None:
+    assert check(make()) == []
+
+
+@pytest.mark.parametrize(("make", "break_it"), CASES, ids=name_of)
+def test_a_broken_history_is_noticed(make: Callable[[], History], break_it: Break) -> None:
+    history = make()
     break_it(history)
     found = {violation.split(":")[0] for violation in check(history)}
-    assert BROKEN[break_it] in found
+    assert GOOD[make][break_it] in found
 
 
-@pytest.mark.parametrize("checker", CHECKERS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("checker", CHECKERS, ids=name_of)
 def test_each_checker_finds_something_in_one_of_them(checker: Callable[[History], Any]) -> None:
     found = 0
-    for break_it in BROKEN:
-        history = good_history()
+    for make, break_it in CASES:
+        history = make()
         break_it(history)
         found += bool(list(checker(history)))
     assert found

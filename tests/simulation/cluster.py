@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,17 +34,24 @@ from tests.proof.history import (
     Heard,
     History,
     LockHeld,
+    NodeLife,
+    RateGrant,
     ResourceWrite,
+    SchedulePolicy,
     Started,
 )
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
+from tests.simulation.observed_store import StoreObserver
 from tests.simulation.plan import Plan, PlannedJob
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
+LEADER_LEASE = 5.0
+RATE = "rate"
+RATE_WINDOW = 1.5
 
 
 class SimulatedRun:
@@ -54,7 +61,8 @@ class SimulatedRun:
         self.plan = plan
         self.loop = SimulatedLoop(plan.seed, in_order=plan.in_order)
         self.clock = SimulatedClock(self.loop)
-        self.history = History()
+        self.history = describe_plan(plan)
+        self.observer = StoreObserver(self.history, self.loop.time)
         self.trace: list[str] = []
         self.is_over = False
         self._fault_dice = [random.Random(fault.seed) for fault in plan.call_faults]
@@ -101,7 +109,7 @@ class SimulatedRun:
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
-                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay)
+                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay, call=fault.call)
             )
         async with asyncio.TaskGroup() as group:
             for number, job in enumerate(plan.jobs):
@@ -166,7 +174,9 @@ class SimulatedRun:
         for n, handle in enumerate(handles):
             call = self.history.enqueued[first + n]
             existing = None if str(handle.id) == call.id else str(handle.id)
-            self.history.enqueued[first + n] = msgspec.structs.replace(call, acknowledged=True, existing=existing)
+            self.history.enqueued[first + n] = msgspec.structs.replace(
+                call, acknowledged=True, existing=existing, answered_at=self.loop.time()
+            )
             self.tell(f"enqueued {call.id} existing={existing}")
         if job.cancel_after is not None:
             await self.clock.sleep(job.cancel_after)
@@ -208,7 +218,7 @@ class SimulatedRun:
             self.loop.resume(node)
             return
         if fault.kind == "kill":
-            self.loop.kill(node)
+            member.kill()
             await self.clock.sleep(fault.seconds)
         else:
             member.request_stop()
@@ -221,7 +231,7 @@ class SimulatedRun:
         everybody = [*self._members, self._client]
         for member in everybody:
             self.loop.resume(member.node)
-            self.loop.kill(member.node)
+            member.kill()
         self.loop.kill(self._network_node)
         self._disk.lose_unsynced()
         self._has_power = False
@@ -284,6 +294,22 @@ class SimulatedRun:
             sys.unraisablehook = before
 
 
+def describe_plan(plan: Plan) -> History:
+    """A history in which nothing has happened yet."""
+    history = History(
+        grace=plan.dead_after + 2 * plan.heartbeat,
+        heartbeat=plan.heartbeat,
+        leader_lease=LEADER_LEASE,
+        max_displaced=0,  # SQLite's claims come one after the other
+        interruptible=[*dict.fromkeys(job.kind for job in plan.jobs)],
+    )
+    if not any(fault.kind == "clock" for fault in plan.node_faults):
+        history.epoch = SimulatedClock.START_US / 1e6
+    if plan.every is not None:
+        history.policies[SCHEDULE] = SchedulePolicy(period=plan.every)
+    return history
+
+
 async def _count_live(store: Any) -> int:
     """How many jobs are not at their end, without those of the schedule, which never ends."""
     pages = [
@@ -310,6 +336,7 @@ class Member:
         self._generation = 0
         self._worker: Worker | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._life: NodeLife | None = None
         self.is_client = is_client
         self._new_node()
 
@@ -328,7 +355,19 @@ class Member:
         return spawn_on(self.run.loop, self.lane, coroutine)
 
     def start(self) -> None:
+        run = self.run
+        self._life = NodeLife(node=self.node.name, start=run.loop.time(), concurrency=run.plan.concurrency)
+        run.history.lives.append(self._life)
         self._task = self.spawn(self._work())
+
+    def kill(self) -> None:
+        self._end_life("killed")
+        self.run.loop.kill(self.node)
+
+    def _end_life(self, ending: Literal["killed", "stopped", "left"]) -> None:
+        life = self._life
+        if life is not None and life.end is None and not self.run.is_over:
+            life.end, life.ending = self.run.loop.time(), ending
 
     def restart(self) -> None:
         self._generation += 1
@@ -338,7 +377,9 @@ class Member:
             self.start()
 
     def request_stop(self) -> None:
-        if self._worker is not None and self.node.is_alive:
+        if self._worker is not None and self._life is not None and self.node.is_alive:
+            if self._life.stop_asked_at is None:
+                self._life.stop_asked_at = self.run.loop.time()
             self._worker.request_stop()
 
     async def wait_stopped(self) -> None:
@@ -347,6 +388,7 @@ class Member:
         if task is not None and node.is_alive:
             await asyncio.wait([task], timeout=60.0)
             if not task.done():
+                self._end_life("killed")
                 self.run.loop.kill(node)
 
     async def _work(self) -> None:
@@ -356,7 +398,9 @@ class Member:
             await self._worker.run()
         except BaseException as error:
             self.run.tell(f"{self.node.name} ended by {error!r}")
+            self._end_life("left")
             raise
+        self._end_life("left" if self._life is None or self._life.stop_asked_at is None else "stopped")
         self.run.tell(f"{self.node.name} has stopped")
 
     def _build_app(self) -> SimulatedApp:
@@ -372,12 +416,14 @@ class Member:
             poll=1.0,
             lock_lease=4.0,
             lock_renew=1.0,
+            leader_lease=LEADER_LEASE,
         )
         internals = app._internals
 
         async def open_networked() -> Any:
             store = await open_store(run.url, clock=run.clock)
-            return NetworkedStore(store, run.network, self.number)
+            observed: Any = run.observer.observe(store, self.node.name)
+            return NetworkedStore(observed, run.network, self.number)
 
         internals.open_store = open_networked  # type: ignore[method-assign]
         internals.client.loop_stores._open_store = open_networked
@@ -401,6 +447,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
             if job.attempt <= failures:
                 raise RuntimeError("fails on purpose")
             if job.task == "locked":
+                await take_start()
                 await locked(seconds)
             if job.task == "snoozer" and job.token and run.history.started[-1].at < number % 5:
                 raise Snooze("1s")
@@ -412,6 +459,12 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
                 )
             run.tell(f"{member.node.name} ends run={this} result={result}")
         return result
+
+    async def take_start() -> None:
+        async with app.lock(RATE, limit=1, per=RATE_WINDOW) as start:
+            if not run.has_clock_steps:
+                run.history.rates.append(RateGrant(name=RATE, limit=1, per=RATE_WINDOW, at=start.granted_at / 1e6))
+            run.tell(f"{member.node.name} may start with {start.token}")
 
     async def locked(seconds: float) -> None:
         asked = run.loop.time()
