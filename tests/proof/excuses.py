@@ -36,10 +36,12 @@ def is_excused(
 
 def find_life(history: History, node: str, at: float) -> NodeLife | None:
     """The life of this node at this time."""
-    for life in history.lives:
-        if life.node == node and life.start <= at and (life.end is None or at <= life.end):
-            return life
-    return None
+    return next((life for life in history.lives if life.node == node and is_within(life, at)), None)
+
+
+def is_within(life: NodeLife, at: float) -> bool:
+    """Whether it lasted at this time. The next life may begin at its end."""
+    return life.start <= at and (life.end is None or at < life.end)
 
 
 def lives_through(history: History, node: str, start: float, end: float) -> bool:
@@ -54,12 +56,19 @@ def lives_through(history: History, node: str, start: float, end: float) -> bool
 
 
 def has_steady_node(
-    history: History, start: float, end: float, *, grace: float = 0.0, calls: tuple[str, ...] = ("",)
+    history: History,
+    start: float,
+    end: float,
+    *,
+    grace: float = 0.0,
+    calls: tuple[str, ...] = ("",),
+    ignored: Collection[str] = HARMLESS,
 ) -> bool:
     """Whether some node lived from `start` to `end`, and had no fault from `grace` before that on."""
     nodes = dict.fromkeys(life.node for life in history.lives)
     return any(
-        lives_through(history, node, start, end) and not is_excused(history, node, start - grace, end, calls=calls)
+        lives_through(history, node, start, end)
+        and not is_excused(history, node, start - grace, end, calls=calls, ignored=ignored)
         for node in nodes
     )
 

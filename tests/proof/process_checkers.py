@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tests.proof.excuses import find_life, has_steady_node, is_excused, power_cuts
+from tests.proof.excuses import find_life, has_steady_node, is_excused, is_within, power_cuts
 from tests.proof.history import Beat, ClaimedRef, History, NodeLife, Started
 from tests.proof.registry import promise
 
@@ -59,11 +59,10 @@ def concurrency_is_limited(history: History) -> Iterator[str]:
     for life in history.lives:
         if life.concurrency is None:
             continue
-        until = history.ended_at if life.end is None else life.end
         changes = []
         for run in by_node[life.node]:
-            if life.start <= run.at <= until:
-                changes += [(run.at, 1), (min(ends.get(run.run, until), until), -1)]
+            if run.run in ends and is_within(life, run.at):
+                changes += [(run.at, 1), (ends[run.run], -1)]
         running = 0
         for at, change in sorted(changes):  # at the same time, an end before a start
             running += change
@@ -125,10 +124,10 @@ def stopped_processes_leave_nothing(history: History) -> Iterator[str]:
         if life.ending != "stopped" or life.end is None:
             continue
         for run in by_node[life.node]:
-            if life.start <= run.at <= life.end and ends.get(run.run, math.inf) > life.end:
+            if is_within(life, run.at) and ends.get(run.run, math.inf) > life.end:
                 yield f"D2: {life.node} stopped at {life.end:.3f}, and its run {run.run} of {run.job} had not ended"
         for claim in history.claims:
-            if claim.node != life.node or not life.start <= claim.start <= life.end:
+            if claim.node != life.node or not is_within(life, claim.start):
                 continue
             charged = [job.job for job in claim.jobs if (job.job, job.token) in crashed]
             if charged and not is_excused(history, life.node, claim.start - history.grace, life.end):

@@ -34,7 +34,7 @@ def _check_late(history: History, name: str, due: float, fired: float) -> Iterat
     is_steady = not is_excused(history, None, due - history.grace, fired, calls=FIRE_CALLS, ignored=NO_EXCUSE)
     limit = MAX_LATE_SECONDS if is_steady else MAX_FAILOVER_SECONDS
     if fired - due > limit and (
-        is_steady or has_steady_node(history, due - history.grace, due + limit, calls=FIRE_CALLS)
+        is_steady or has_steady_node(history, due - history.grace, due + limit, calls=FIRE_CALLS, ignored=NO_EXCUSE)
     ):
         yield f"S3: {name} was due at {due:.3f}, and fired at {fired:.3f}"
 

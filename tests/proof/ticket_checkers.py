@@ -16,6 +16,8 @@ from tests.proof.registry import promise
 
 MAX_WAKE_SECONDS = 0.05
 MAX_UNUSED_RATE = 0.1
+TICK = 0.000_01
+"""Stores count in microseconds."""
 LEASED = ("acquire", "renew")
 
 
@@ -34,7 +36,7 @@ class QueuePlace:
         """A call that may have renewed it, or brought it back, was not answered."""
         self.began_at = min([first.start, *(call.start for call in unanswered if call.start < first.start)])
         releases = [
-            call for call in others if call.call == "release" and (call.end is None or call.end > self.began_at)
+            call for call in others if call.call == "release" and (call.end is None or call.end >= self.began_at)
         ]
         self.release_began_at = min((call.start for call in releases), default=math.inf)
         self.released_at = min((call.end for call in releases if call.end is not None), default=math.inf)
@@ -44,7 +46,7 @@ class QueuePlace:
     def is_surely_alive(self, at: float) -> bool:
         """Whether its lease had not ended, by calls that had ended, and no release had begun."""
         return self.release_began_at > at and any(
-            call.call in LEASED and _end(call) <= at < call.start + self.lease for call in self.calls
+            call.call in LEASED and _end(call) <= at < call.start + self.lease - TICK for call in self.calls
         )
 
     def latest_expiry(self, before: float = math.inf) -> float:
@@ -181,5 +183,5 @@ def expired_waiters_are_not_granted(history: History) -> Iterator[str]:
     for (lock, _), places in find_places(history).items():
         for place in places:
             for call in place.calls:
-                if call.state == "granted" and (ended := place.latest_expiry(call.start)) < call.start:
+                if call.state == "granted" and (ended := place.latest_expiry(call.start)) < call.start - TICK:
                     yield f"L8: {lock} was granted to {place.token} at {call.start:.3f}, whose lease ended at {ended:.3f}"

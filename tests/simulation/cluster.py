@@ -384,12 +384,16 @@ class Member:
 
     async def wait_stopped(self) -> None:
         """Until the process that was asked to stop has ended. One that takes too long is killed, as a service manager does."""
-        task, node = self._task, self.node
-        if task is not None and node.is_alive:
-            await asyncio.wait([task], timeout=60.0)
-            if not task.done():
+        task, node, life = self._task, self.node, self._life
+        if task is None or not node.is_alive or life is None or life.stop_asked_at is None:
+            return  # another fault has ended it
+        await asyncio.wait([task], timeout=60.0)
+        if not task.done():
+            now = self.run.loop.time()
+            self.run.history.disturbances.append(Disturbance(kind="kill", node=node.name, start=now, end=now))
+            if self.node is node:
                 self._end_life("killed")
-                self.run.loop.kill(node)
+            self.run.loop.kill(node)
 
     async def _work(self) -> None:
         internals = self.app._internals
