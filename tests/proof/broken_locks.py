@@ -14,8 +14,8 @@ RATE: dict[str, Any] = {"lock": "rate", "per": 2.0}
 
 
 def call(at: float, ticket: str, kind: Any, state: str = "", token: int = 0, **facts: Any) -> TicketCall:
-    facts = {"lock": "l", "node": f"holder-{ticket[0]}", "end": at, "lease": LEASE} | facts
-    return TicketCall(ticket=ticket, call=kind, start=at, state=state, token=token, **facts)
+    known: dict[str, Any] = {"lock": "l", "node": f"holder-{ticket[0]}", "end": at, "lease": LEASE}
+    return TicketCall(ticket=ticket, call=kind, start=at, state=state, token=token, **known | facts)
 
 
 def keep_locks() -> History:

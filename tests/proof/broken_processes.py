@@ -7,9 +7,9 @@ import msgspec
 
 from tests.proof.history import (
     AttemptRecord,
-    Beat,
+    BeatReceived,
     CancelAnswered,
-    Claim,
+    ClaimPerformed,
     ClaimedRef,
     Disturbance,
     Ended,
@@ -31,9 +31,9 @@ def keep_processes() -> History:
         NodeLife(node="p1", start=0.0, stop_asked_at=4.0, end=5.0, ending="stopped", concurrency=2),
         NodeLife(node="p2", start=0.0, concurrency=1),
     ]
-    history.beats += [Beat(node="p1", at=at / 2, is_leader=True) for at in range(1, 8)]
-    history.beats.append(Beat(node="p1", at=4.1, asks_to_lead=False))
-    history.beats += [Beat(node="p2", at=at / 2 + 0.2, is_leader=at >= 8) for at in range(1, 19)]
+    history.beats_received += [BeatReceived(node="p1", at=at / 2, is_leader=True) for at in range(1, 8)]
+    history.beats_received.append(BeatReceived(node="p1", at=4.1, asks_to_lead=False))
+    history.beats_received += [BeatReceived(node="p2", at=at / 2 + 0.2, is_leader=at >= 8) for at in range(1, 19)]
     history.leaders += [
         LeaderSeen(term=3, leader="p1", start=3.5, end=3.5),
         LeaderSeen(term=4, leader="p2", start=4.2, end=4.2),
@@ -45,8 +45,8 @@ def keep_processes() -> History:
     for number, name in enumerate(("o1", "o2", "o3")):
         history.enqueued.append(Enqueued(id=name, at=1.0, acknowledged=True, answered_at=1.0))
         history.jobs = [*history.jobs, JobRecord(id=name, task="long", state="cancelled", failures=0, crashes=0)]
-        history.claims.append(claim("p1", 2.0 + number / 10, ref(name, 20 + number, 1_000_000 + number)))
-    history.claims.append(Claim(node="p2", start=4.5, end=4.5, now=4_500_000))
+        history.claims_performed.append(claim("p1", 2.0 + number / 10, ref(name, 20 + number, 1_000_000 + number)))
+    history.claims_performed.append(ClaimPerformed(node="p2", start=4.5, end=4.5, now=4_500_000))
     history.started += [
         Started(run=21, job="o1", token=20, node="p1", at=2.0),
         Started(run=22, job="o2", token=21, node="p1", at=2.1),
@@ -63,8 +63,8 @@ def ref(job: str, token: int, run_at: int) -> ClaimedRef:
     return ClaimedRef(job=job, token=token, run_at=run_at)
 
 
-def claim(node: str, at: float, *jobs: ClaimedRef) -> Claim:
-    return Claim(node=node, start=at, end=at, now=round(at * 1e6), jobs=jobs)
+def claim(node: str, at: float, *jobs: ClaimedRef) -> ClaimPerformed:
+    return ClaimPerformed(node=node, start=at, end=at, now=round(at * 1e6), jobs=jobs)
 
 
 def record_attempt(history: History, job: str, token: int, outcome: str) -> None:
@@ -73,8 +73,8 @@ def record_attempt(history: History, job: str, token: int, outcome: str) -> None
 
 
 def claim_younger_jobs_first(history: History) -> None:
-    history.claims[0] = replace(history.claims[0], start=3.0, end=3.0, now=3_000_000)
-    history.claims.sort(key=lambda each: each.start)
+    history.claims_performed[0] = replace(history.claims_performed[0], start=3.0, end=3.0, now=3_000_000)
+    history.claims_performed.sort(key=lambda each: each.start)
 
 
 def run_more_than_the_concurrency(history: History) -> None:
@@ -86,7 +86,7 @@ def hear_nothing_of_a_cancellation(history: History) -> None:
 
 
 def claim_after_sigterm(history: History) -> None:
-    history.claims.append(claim("p1", 4.3))
+    history.claims_performed.append(claim("p1", 4.3))
 
 
 def exit_with_a_run(history: History) -> None:
@@ -105,7 +105,9 @@ def end_by_itself(history: History) -> None:
 
 def stay_away_after_an_outage(history: History) -> None:
     history.disturbances.append(Disturbance(kind="outage", node="p2", start=1.0, end=3.0))
-    history.beats = [beat for beat in history.beats if beat.node != "p2" or beat.at < 1 or beat.at > 9]
+    history.beats_received = [
+        beat for beat in history.beats_received if beat.node != "p2" or beat.at < 1 or beat.at > 9
+    ]
     history.leader_lease = None
 
 
@@ -114,11 +116,15 @@ def lead_in_an_old_term(history: History) -> None:
 
 
 def elect_nobody(history: History) -> None:
-    history.beats = [replace(beat, is_leader=beat.is_leader and beat.at < 4) for beat in history.beats]
+    history.beats_received = [
+        replace(beat, is_leader=beat.is_leader and beat.at < 4) for beat in history.beats_received
+    ]
 
 
 def elect_nobody_after_sigterm(history: History) -> None:
-    history.beats = [replace(beat, is_leader=beat.is_leader and not 4 < beat.at < 5.5) for beat in history.beats]
+    history.beats_received = [
+        replace(beat, is_leader=beat.is_leader and not 4 < beat.at < 5.5) for beat in history.beats_received
+    ]
 
 
 BROKEN: dict[Callable[[History], None], str] = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.proof import process_checkers, schedule_checkers, ticket_checkers
-from tests.proof.excuses import CLOCK, NETWORK, is_excused, power_cuts
+from tests.proof.excuses import CLOCK, NETWORK, has_fault, power_cuts
 from tests.proof.history import History, LockHeld, Started
 from tests.proof.registry import CHECKERS, promise
 
@@ -200,7 +200,7 @@ def live_leases_are_kept(history: History) -> Iterator[str]:
 
 def is_disturbed(history: History, run: Started, until: float) -> bool:
     """Whether something happened that can take the run from its node: to the process, or to calls about its lease."""
-    return is_excused(history, run.node, run.at - history.grace, until, calls=("instances.", "jobs.report_and_claim"))
+    return has_fault(history, run.node, run.at - history.grace, until, calls=("instances.", "jobs.report_and_claim"))
 
 
 @promise
@@ -282,8 +282,12 @@ def locks_exclude(history: History) -> Iterator[str]:
     for lock, spans in by_lock.items():
         spans.sort()
         for (start, end, token, node), (begin, _, other, _) in pairwise(spans):
-            # A process stops trusting its lease in time, whatever becomes of its calls; unless it stands still.
-            if begin < end and not is_excused(history, node, start, begin, ignored=NETWORK | CLOCK):
+            if begin < end and not any(
+                (fault.node is None or fault.node == node)
+                and fault.start <= begin
+                and fault.end >= start - history.grace
+                for fault in history.disturbances
+            ):
                 yield f"L2: {lock} was held with token {token} on {node} when token {other} was granted"
 
 
@@ -331,7 +335,7 @@ def timeouts_end_runs(history: History) -> Iterator[str]:
         if (
             limit is not None
             and ends.get(run.run, run.at) > over
-            and not is_excused(history, run.node, run.at, over, ignored=NETWORK | CLOCK)
+            and not has_fault(history, run.node, run.at, over, ignored=NETWORK | CLOCK)
         ):
             yield f"J13: {run.job} has a time-out of {limit} s, and ran for {ends[run.run] - run.at:.3f} s"
 

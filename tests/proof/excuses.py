@@ -14,7 +14,7 @@ HARMLESS = frozenset({"full", "repeated"})
 CLOCK = frozenset({"clock", "step clock"})
 
 
-def is_excused(
+def has_fault(
     history: History,
     node: str | None,
     start: float,
@@ -68,7 +68,7 @@ def has_steady_node(
     nodes = dict.fromkeys(life.node for life in history.lives)
     return any(
         lives_through(history, node, start, end)
-        and not is_excused(history, node, start - grace, end, calls=calls, ignored=ignored)
+        and not has_fault(history, node, start - grace, end, calls=calls, ignored=ignored)
         for node in nodes
     )
 

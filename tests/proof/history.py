@@ -24,7 +24,7 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
     existing: str | None = None
     """The live job that held the unique key: this one was not added."""
     answered_at: float | None = None
-    """When it returned."""
+    """When it returned, where that is known."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +138,7 @@ class NodeLife(msgspec.Struct, kw_only=True):
     """How many handlers it may run at once; None: not known."""
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class BeatReceived(msgspec.Struct, frozen=True, kw_only=True):
     """A heartbeat that the store accepted."""
 
     node: str
@@ -157,7 +157,7 @@ class ClaimedRef(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 5
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimPerformed(msgspec.Struct, frozen=True, kw_only=True):
     """A claim that the store performed."""
 
     node: str
@@ -258,8 +258,8 @@ class History(msgspec.Struct, kw_only=True):
     rates: list[RateGrant] = []
     leaders: list[LeaderSeen] = []
     lives: list[NodeLife] = []
-    beats: list[Beat] = []
-    claims: list[Claim] = []
+    beats_received: list[BeatReceived] = []
+    claims_performed: list[ClaimPerformed] = []
     cursor_moves: list[CursorMove] = []
     jobs: Sequence[JobRecord] = ()
     fires: Sequence[FireRecord] = ()

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tests.proof.excuses import find_life, has_steady_node, is_excused, is_within, power_cuts
-from tests.proof.history import Beat, ClaimedRef, History, NodeLife, Started
+from tests.proof.excuses import find_life, has_steady_node, has_fault, is_within, power_cuts
+from tests.proof.history import BeatReceived, ClaimedRef, History, NodeLife, Started
 from tests.proof.registry import promise
 
 MAX_CANCEL_SECONDS = 2.0
@@ -27,7 +27,7 @@ def oldest_first(history: History) -> Iterator[str]:
         call.id: call.answered_at for call in history.enqueued if call.answered_at is not None and call.existing is None
     }
     oldest_token = {job.id: min((each.token for each in job.attempts), default=math.inf) for job in history.jobs}
-    claims = [claim for claim in history.claims if claim.end is not None and claim.jobs]
+    claims = [claim for claim in history.claims_performed if claim.end is not None and claim.jobs]
     seen: set[str] = set()
     for number, claim in enumerate(claims):
         for job in claim.jobs:
@@ -97,7 +97,7 @@ def cancellations_are_heard(history: History) -> Iterator[str]:
                 run.at <= cancel.at
                 and over > by
                 and by < history.ended_at
-                and not is_excused(history, run.node, cancel.at, by, calls=BEAT_CALLS)
+                and not has_fault(history, run.node, cancel.at, by, calls=BEAT_CALLS)
             ):
                 yield f"X3: {cancel.job} was told to stop at {cancel.at:.3f}, and {run.node} ran it at {by:.3f}"
 
@@ -105,12 +105,12 @@ def cancellations_are_heard(history: History) -> Iterator[str]:
 @promise
 def stopping_processes_claim_nothing(history: History) -> Iterator[str]:
     """D1: after SIGTERM no claim."""
-    for claim in history.claims:
+    for claim in history.claims_performed:
         life = find_life(history, claim.node, claim.start)
         if life is None or life.stop_asked_at is None or claim.start <= life.stop_asked_at:
             continue
         # A request that was on its way by then arrives later.
-        if not is_excused(history, claim.node, life.stop_asked_at, life.stop_asked_at, calls=CLAIM_CALLS):
+        if not has_fault(history, claim.node, life.stop_asked_at, life.stop_asked_at, calls=CLAIM_CALLS):
             yield f"D1: {claim.node} was asked to stop at {life.stop_asked_at:.3f} and claimed at {claim.start:.3f}"
 
 
@@ -126,11 +126,11 @@ def stopped_processes_leave_nothing(history: History) -> Iterator[str]:
         for run in by_node[life.node]:
             if is_within(life, run.at) and ends.get(run.run, math.inf) > life.end:
                 yield f"D2: {life.node} stopped at {life.end:.3f}, and its run {run.run} of {run.job} had not ended"
-        for claim in history.claims:
+        for claim in history.claims_performed:
             if claim.node != life.node or not is_within(life, claim.start):
                 continue
             charged = [job.job for job in claim.jobs if (job.job, job.token) in crashed]
-            if charged and not is_excused(history, life.node, claim.start - history.grace, life.end):
+            if charged and not has_fault(history, life.node, claim.start - history.grace, life.end):
                 yield f"D2: {life.node} stopped in order at {life.end:.3f}, and {charged} were charged with a crash"
 
 
@@ -138,12 +138,12 @@ def stopped_processes_leave_nothing(history: History) -> Iterator[str]:
 def processes_survive_outages(history: History) -> Iterator[str]:
     """O1: a process ends by itself only after a long outage, and works again within 5 s of the store's return."""
     beats: dict[str, list[float]] = defaultdict(list)
-    for beat in history.beats:
+    for beat in history.beats_received:
         beats[beat.node].append(beat.at)
     for life in history.lives:
         if life.ending == "left" and not _had_long_outage(history, life):
             yield f"O1: {life.node} ended by itself at {life.end:.3f}"
-        if not history.beats:
+        if not history.beats_received:
             continue
         end = history.ended_at if life.end is None else life.end
         end = end if life.stop_asked_at is None else min(end, life.stop_asked_at)
@@ -208,7 +208,7 @@ def there_is_a_leader(history: History) -> Iterator[str]:
     lease = history.leader_lease
     if lease is None:
         return
-    beats = sorted(history.beats, key=lambda beat: beat.at)
+    beats = sorted(history.beats_received, key=lambda beat: beat.at)
     led = [beat.at for beat in beats if beat.is_leader]
     begin = min((life.start for life in history.lives), default=0.0)
     for before, after in pairwise([begin, *led, history.ended_at]):
@@ -223,7 +223,7 @@ def there_is_a_leader(history: History) -> Iterator[str]:
             yield f"C2: {beat.node} resigned at {beat.at:.3f}, and nobody led until {following:.3f}"
 
 
-def _resignations(beats: Sequence[Beat]) -> Iterator[Beat]:
+def _resignations(beats: Sequence[BeatReceived]) -> Iterator[BeatReceived]:
     """The beats by which a leader gave its lease back."""
     leads: dict[str, bool] = {}
     for beat in beats:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from tests.proof.excuses import HARMLESS, has_steady_node, is_excused
+from tests.proof.excuses import HARMLESS, has_steady_node, has_fault
 from tests.proof.history import FireRecord, History
 from tests.proof.registry import promise
 
@@ -31,7 +31,7 @@ def fires_are_in_time(history: History) -> Iterator[str]:
 
 
 def _check_late(history: History, name: str, due: float, fired: float) -> Iterator[str]:
-    is_steady = not is_excused(history, None, due - history.grace, fired, calls=FIRE_CALLS, ignored=NO_EXCUSE)
+    is_steady = not has_fault(history, None, due - history.grace, fired, calls=FIRE_CALLS, ignored=NO_EXCUSE)
     limit = MAX_LATE_SECONDS if is_steady else MAX_FAILOVER_SECONDS
     if fired - due > limit and (
         is_steady or has_steady_node(history, due - history.grace, due + limit, calls=FIRE_CALLS, ignored=NO_EXCUSE)
@@ -87,9 +87,9 @@ def overlap_is_obeyed(history: History) -> Iterator[str]:
             elif fire.reason == OVERLAP:
                 job = fired[-1][1] if fired else ""
                 over = ended_at.get(job, math.inf) if fired else -math.inf
-                if over < at - history.grace and not is_excused(history, None, over, at):
+                if over < at - history.grace and not has_fault(history, None, over, at):
                     yield f"S6: {name} skipped {fire.at - history.epoch:.3f}, and {job or 'no job'} was live"
-            elif not is_excused(history, None, fire.at - history.epoch - history.grace, at, ignored=NO_EXCUSE):
+            elif not has_fault(history, None, fire.at - history.epoch - history.grace, at, ignored=NO_EXCUSE):
                 yield f"S6: {name} skipped {fire.at - history.epoch:.3f} ({fire.reason}), and there was no fault"
 
 

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tests.proof.excuses import is_excused, lives_through, power_cuts
+from tests.proof.excuses import has_fault, lives_through, power_cuts
 from tests.proof.history import History, TicketCall
 from tests.proof.registry import promise
 
@@ -131,7 +131,7 @@ def free_locks_are_granted(history: History) -> Iterator[str]:
             if by >= history.ended_at or waiter.granted_at <= by or not _can_be_granted(history, waiter, free_at, by):
                 continue
             last = max(ahead, key=lambda place: place.gone_at, default=None)
-            if last is not None and is_excused(history, last.node, last.gone_at - 0.001, by):
+            if last is not None and has_fault(history, last.node, last.gone_at - 0.001, by):
                 continue  # its release may have told nobody
             name = "L6" if last is not None and last.released_at > last.gone_at else "L5"
             name = name if waiter.per is None else "R2"
@@ -154,7 +154,7 @@ def _can_be_granted(history: History, waiter: QueuePlace, start: float, end: flo
     return (
         waiter.is_surely_alive(end)
         and lives_through(history, waiter.node, waiter.joined_at, end)
-        and not is_excused(history, waiter.node, start - waiter.lease, end)
+        and not has_fault(history, waiter.node, start - waiter.lease, end)
     )
 
 

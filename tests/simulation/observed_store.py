@@ -10,7 +10,7 @@ import msgspec
 
 from drumbeat.core.lock import NewTicket
 from drumbeat.store.protocol import Store
-from tests.proof.history import Beat, Claim, ClaimedRef, CursorMove, History, LeaderSeen, TicketCall
+from tests.proof.history import BeatReceived, ClaimPerformed, ClaimedRef, CursorMove, History, LeaderSeen, TicketCall
 
 
 class StoreObserver:
@@ -78,7 +78,9 @@ class StoreObserver:
         leader, now = reply.leader, self.time()
         if reply.alive:
             is_leader = leader is not None and leader.instance == id
-            self.history.beats.append(Beat(node=node, at=now, asks_to_lead=lead is not None, is_leader=is_leader))
+            self.history.beats_received.append(
+                BeatReceived(node=node, at=now, asks_to_lead=lead is not None, is_leader=is_leader)
+            )
         if leader is not None:
             seen = LeaderSeen(term=leader.term, leader=str(leader.instance), start=start, end=now)
             self.history.leaders.append(seen)
@@ -87,9 +89,9 @@ class StoreObserver:
     async def report_and_claim(self, node: str, real: Any, instance: Any, outcomes: Any, request: Any) -> Any:
         if request is None:
             return await real(instance, outcomes, None)
-        claims = self.history.claims
+        claims = self.history.claims_performed
         index = len(claims)
-        claims.append(Claim(node=node, start=self.time()))
+        claims.append(ClaimPerformed(node=node, start=self.time()))
         answer = await real(instance, outcomes, request)
         jobs = tuple(
             ClaimedRef(job=str(job.id), token=job.token, run_at=job.run_at, queue=job.queue, priority=job.priority)
