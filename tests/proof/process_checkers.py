@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tests.proof.excuses import find_life, has_steady_node, has_fault, is_within, power_cuts
+from tests.proof.excuses import find_life, has_fault, has_steady_node, is_within, power_cuts
 from tests.proof.history import BeatReceived, ClaimedRef, History, NodeLife, Started
 from tests.proof.registry import promise
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from tests.proof.excuses import HARMLESS, has_steady_node, has_fault
+from tests.proof.excuses import HARMLESS, has_fault, has_steady_node
 from tests.proof.history import FireRecord, History
 from tests.proof.registry import promise
 

@@ -10,7 +10,7 @@ import msgspec
 
 from drumbeat.core.lock import NewTicket
 from drumbeat.store.protocol import Store
-from tests.proof.history import BeatReceived, ClaimPerformed, ClaimedRef, CursorMove, History, LeaderSeen, TicketCall
+from tests.proof.history import BeatReceived, ClaimedRef, ClaimPerformed, CursorMove, History, LeaderSeen, TicketCall
 
 
 class StoreObserver:
