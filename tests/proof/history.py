@@ -36,6 +36,8 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     node: str
     at: float
+    process: str = ""
+    """Which process of the node, where it has several."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

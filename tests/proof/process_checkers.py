@@ -74,7 +74,7 @@ def concurrency_is_limited(history: History) -> Iterator[str]:
 def _runs_by_node(history: History) -> dict[str, list[Started]]:
     runs: dict[str, list[Started]] = defaultdict(list)
     for run in history.started:
-        runs[run.node].append(run)
+        runs[run.process or run.node].append(run)
     return runs
 
 
@@ -92,12 +92,15 @@ def cancellations_are_heard(history: History) -> Iterator[str]:
         by = cancel.at + MAX_CANCEL_SECONDS
         for run in runs[cancel.job]:
             life = find_life(history, run.node, run.at)
+            if run.run not in ends and life is None:
+                continue  # its process may have died
             over = ends.get(run.run, math.inf if life is None or life.end is None else life.end)
+            since = cancel.at if life is not None else cancel.at - MAX_RETURN_SECONDS
             if (
                 run.at <= cancel.at
                 and over > by
                 and by < history.ended_at
-                and not has_fault(history, run.node, cancel.at, by, calls=BEAT_CALLS)
+                and not has_fault(history, run.node, since, by, calls=BEAT_CALLS)
             ):
                 yield f"X3: {cancel.job} was told to stop at {cancel.at:.3f}, and {run.node} ran it at {by:.3f}"
 
