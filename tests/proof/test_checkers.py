@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.proof import broken_locks, broken_processes, broken_schedules
+from tests.proof.broken_calls import BROKEN_CALLS
 from tests.proof.checkers import CHECKERS, check
 from tests.proof.history import (
     AttemptRecord,
@@ -334,7 +335,7 @@ BROKEN: dict[Callable[[History], None], str] = {
     exceed_a_rate: "R1",
     have_two_leaders_in_a_term: "C1",
     end_otherwise_than_answered: "X2",
-}
+} | BROKEN_CALLS
 
 
 Break = Callable[[History], None]

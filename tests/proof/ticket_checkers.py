@@ -173,7 +173,7 @@ def only_owners_release(history: History) -> Iterator[str]:
         for place in places:
             for call in lost[place.ticket]:
                 is_same_age = sum(cut <= call.start for cut in power_cuts(history)) == age
-                if is_same_age and place.joined_at <= call.start and place.is_surely_alive(_end(call)):
+                if is_same_age and place.joined_at < call.start and place.is_surely_alive(_end(call)):
                     yield f"L7: {lock} was taken from {place.token} at {call.start:.3f}, and nobody had released it"
 
 
