@@ -342,6 +342,28 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
         pass
 
 
+async def test_an_answer_that_came_after_the_end_of_its_lease_grants_nothing(
+    faulty: FaultyApp, other: Drumbeat
+) -> None:
+    answer = asyncio.Event()
+    (await faulty._internals.store()).late_answers["locks.acquire"] = answer  # type: ignore[attr-defined]
+    inside = []
+
+    async def enter() -> None:
+        async with faulty.lock("x", lease=0.3) as lock:
+            inside.append(lock.token)
+            lock.check()
+
+    late = beside(enter())
+    await until(lambda: not faulty.tasks_store.late_answers)  # type: ignore[union-attr]
+    async with other.lock("x") as lock:  # when the lease of the first has ended
+        answer.set()
+        await waits(other, 1)
+        assert not inside
+    await asyncio.wait_for(late, 10)
+    assert inside[0] > lock.token
+
+
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
     async with faulty.lock("x"):
         (await faulty._internals.store()).is_down = True  # type: ignore[attr-defined]

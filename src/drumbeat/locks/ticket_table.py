@@ -70,9 +70,9 @@ class TicketTable:
             if ticket.stage is TicketStage.ACQUIRING:
                 ticket.extend_trust(asked_at)
                 self._renew_at = min(self._renew_at, asked_at + self._renew_interval_of(ticket))
-                if status.state is TicketState.GRANTED:
+                if status.state is TicketState.GRANTED and ticket.is_trusted:
                     ticket.mark_held()
-                else:
+                else:  # waiting; or granted, but the answer took so long that the lease may have ended
                     ticket.stage = TicketStage.WAITING
                     self._apply_status(ticket, status)
             return min(self._renew_at, ticket.check_at)
