@@ -342,26 +342,23 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
         pass
 
 
-async def test_an_answer_that_came_after_the_end_of_its_lease_grants_nothing(
+async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(
     faulty: FaultyApp, other: Drumbeat
 ) -> None:
-    answer = asyncio.Event()
-    (await faulty._internals.store()).late_answers["locks.acquire"] = answer  # type: ignore[attr-defined]
-    inside = []
-
-    async def enter() -> None:
-        async with faulty.lock("x", lease=0.3) as lock:
-            inside.append(lock.token)
-            lock.check()
-
-    late = beside(enter())
-    await until(lambda: not faulty.tasks_store.late_answers)  # type: ignore[union-attr]
-    async with other.lock("x") as lock:  # when the lease of the first has ended
-        answer.set()
-        await waits(other, 1)
-        assert not inside
-    await asyncio.wait_for(late, 10)
-    assert inside[0] > lock.token
+    answered = asyncio.Event()
+    (await faulty._internals.store()).late_answers["locks.acquire"] = answered  # type: ignore[attr-defined]
+    late = Holder(faulty)
+    await until(lambda: line(other), what="the late one's grant")
+    rival = Holder(other)
+    await rival.holds()  # the lease of the late one has ended
+    answered.set()
+    await waits(other, 1)
+    assert not late.entered.is_set()
+    await rival.end()
+    await late.holds()
+    assert late.lock.token > rival.lock.token
+    late.lock.check()
+    await late.end()
 
 
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:

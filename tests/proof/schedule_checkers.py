@@ -1,6 +1,7 @@
-"""S3, S5, S6, S7: when schedules fire. That every fire time has its record is S1 and S2, in checkers.py."""
+"""S1, S2, S3, S5, S6, S7: when schedules fire, and what is recorded of it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.proof.excuses import HARMLESS, has_fault, has_steady_node
@@ -13,6 +14,27 @@ OVERLAP = "overlap"
 FIRE_CALLS = ("schedules.", "instances.")
 NO_EXCUSE = HARMLESS - {"full"}
 """A full store takes no job."""
+
+
+@promise
+def fires_are_complete(history: History) -> Iterator[str]:
+    """S1, S2: every fire time is one job or within one recorded skip, and there is no other."""
+    jobs = {job.id for job in history.jobs}
+    for name, times in history.expected_fires.items():
+        records = [fire for fire in history.fires if fire.schedule == name]
+        for at in times:
+            found = [fire for fire in records if fire.at - 1e-6 <= at <= fire.last + 1e-6]
+            if len(found) != 1:
+                yield f"S1: {name} has {len(found)} records of its fire time {at:.3f}"
+        wanted = {round(at * 1e6) for at in times}
+        for fire in records:
+            if fire.count == 1 and round(fire.at * 1e6) not in wanted:
+                yield f"S2: {name} has a record of {fire.at:.3f}, which is no fire time"
+            if fire.job is not None and fire.job not in jobs:
+                yield f"S1: the job {fire.job} of {name} at {fire.at:.3f} is gone"
+    doubled = [job for job, count in Counter(fire.job for fire in history.fires if fire.job).items() if count > 1]
+    for id in doubled:
+        yield f"S1: {id} is the job of two fire times"
 
 
 @promise

@@ -72,7 +72,7 @@ class TicketTable:
                 self._renew_at = min(self._renew_at, asked_at + self._renew_interval_of(ticket))
                 if status.state is TicketState.GRANTED and ticket.is_trusted:
                     ticket.mark_held()
-                else:  # waiting; or granted, but the answer took so long that the lease may have ended
+                else:  # a grant whose answer took longer than its lease is waited for again
                     ticket.stage = TicketStage.WAITING
                     self._apply_status(ticket, status)
             return min(self._renew_at, ticket.check_at)
