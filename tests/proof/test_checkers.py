@@ -11,7 +11,7 @@ import pytest
 
 from tests.proof import broken_locks, broken_processes, broken_schedules
 from tests.proof.broken_calls import BROKEN_CALLS
-from tests.proof.checkers import CHECKERS, check
+from tests.proof.checkers import check
 from tests.proof.history import (
     AttemptRecord,
     Broadcast,
@@ -29,6 +29,7 @@ from tests.proof.history import (
     ResourceWrite,
     Started,
 )
+from tests.proof.registry import CHECKERS
 
 replace: Callable[..., Any] = msgspec.structs.replace
 

@@ -131,9 +131,10 @@ def free_locks_are_granted(history: History) -> Iterator[str]:
             if by >= history.ended_at or waiter.granted_at <= by or not _can_be_granted(history, waiter, free_at, by):
                 continue
             last = max(ahead, key=lambda place: place.gone_at, default=None)
-            if last is not None and has_fault(history, last.node, last.gone_at - 0.001, by):
+            is_expired = last is not None and last.released_at > last.gone_at
+            if last is not None and not is_expired and has_fault(history, last.node, last.gone_at - 0.001, by):
                 continue  # its release may have told nobody
-            name = "L6" if last is not None and last.released_at > last.gone_at else "L5"
+            name = "L6" if is_expired else "L5"
             name = name if waiter.per is None else "R2"
             yield f"{name}: {lock} was free at {free_at:.3f}, and {waiter.token} on {waiter.node} was not granted"
 
