@@ -6,7 +6,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.chaos.journal import Entry
-from tests.chaos.program import POISONOUS, SCHEDULE, TIMEOUTS
+from tests.chaos.program import INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
 from tests.proof.final_state import read_fire, read_job
 
@@ -15,11 +15,14 @@ PAGE = 1_000
 
 def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance], *, grace: float) -> proof.History:
     history = proof.History(disturbances=disturbances, timeouts=TIMEOUTS, poisonous=POISONOUS, grace=grace)
+    history.interruptible = INTERRUPTIBLE
+    history.policies[SCHEDULE] = proof.SchedulePolicy(period=PERIOD, overlap="allow")
     asks: dict[str, proof.Enqueued] = {}
     answers: dict[str, str] = {}
     holds: dict[int, Entry] = {}
     leaves: dict[int, Entry] = {}
     batches: dict[str, int] = {}
+    lives: dict[str, proof.NodeLife] = {}
     steps = [(entry.at, float(entry.facts["seconds"])) for entry in entries if entry.event == "stepped"]
     for entry in entries:
         facts = entry.facts
@@ -36,9 +39,16 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
             case "started":
                 history.started.append(
                     proof.Started(
-                        run=facts["run"], job=facts["job"], token=facts["token"], node=entry.node, at=entry.at
+                        run=facts["run"],
+                        job=facts["job"],
+                        token=facts["token"],
+                        node=entry.node,
+                        at=entry.at,
+                        process=(process := f"{entry.node}:{entry.pid}"),
                     )
                 )
+                if process not in lives:
+                    lives[process] = proof.NodeLife(node=process, start=entry.at, concurrency=facts["slots"])
             case "ended":
                 history.ended.append(proof.Ended(run=facts["run"], at=entry.at, result=facts["result"]))
             case "cancelled":
@@ -78,6 +88,7 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
                 existing=answer if answer not in (None, id) else None,
             )
         )
+    history.lives = list(lives.values())
     history.locks = [read_hold(entered, leaves.get(hold)) for hold, entered in holds.items()]
     history.ended_at = entries[-1].at if entries else 0.0
     return history

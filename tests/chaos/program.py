@@ -21,6 +21,10 @@ QUICK = Backoff(base=0.2, cap=1)
 TIMEOUTS = {"timed": 0.5, "timed_in_process": 0.5}
 POISONOUS = ("poison",)
 SCHEDULE = "tick"
+PERIOD = 1
+INTERRUPTIBLE = ("slow",)
+SLOTS = int(os.environ.get("DRUMBEAT_CONCURRENCY", "10"))
+"""Of this process."""
 
 app = Drumbeat(name="chaos", clock=CLOCK)
 
@@ -42,6 +46,7 @@ def recorded() -> Iterator[Run]:
         job=str(job.id),
         token=job.token,
         task=job.task,
+        slots=SLOTS,
         late=CLOCK.now_us() / 1e6 - job.scheduled_for.timestamp(),
         due=job.scheduled_for.timestamp(),
     )
@@ -182,7 +187,7 @@ async def hear(message: int) -> None:
     journal.write("heard", message=message)
 
 
-@app.every(1, grid=True, name=SCHEDULE, retries=50, queue="clockwork", priority=0, overlap="allow")
+@app.every(PERIOD, grid=True, name=SCHEDULE, retries=50, queue="clockwork", priority=0, overlap="allow")
 async def tick() -> str:
     with recorded() as run:
         pass

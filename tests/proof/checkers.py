@@ -1,28 +1,25 @@
 """Each promise of docs/reliability.md as a pure function from a history to the violations of it.
 
-`check(history)` runs them all. A violation names the promise, so that a failed run says what was broken.
+`check(history)` runs them all. A violation names the promise, so that a failed run says what was broken. Those about leases,
+locks, tickets of locks, processes and schedules are in modules of their own.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.proof.history import BeatSent, History, LockHeld, Started
+from tests.proof import lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers
+from tests.proof.excuses import CLOCK, NETWORK, has_fault
+from tests.proof.history import History, Started
+from tests.proof.registry import CHECKERS, promise
+
+THEMES = (lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers)
+"""Imported, so that theirs are in the list."""
 
 LIVE = {"pending", "running"}
 FINAL = {"succeeded", "dead"}
-MIN_UNKNOWN_SECONDS = 2.0
-"""A worker gives up a claim whose answer it does not have after this time, not before."""
 TIMEOUT_SLACK = 5.0
 """Seconds that a machine with other things to do may take to end a run whose time is over."""
-
-Checker = Callable[[History], Iterator[str]]
-CHECKERS: list[Checker] = []
-
-
-def promise(checker: Checker) -> Checker:
-    CHECKERS.append(checker)
-    return checker
 
 
 def check(history: History) -> list[str]:
@@ -216,81 +213,6 @@ def accepted_spans(history: History) -> Iterator[tuple[str, float, float]]:
 
 
 @promise
-def live_leases_are_kept(history: History) -> Iterator[str]:
-    """J15: two runs of a job overlap only where the first one's node was disturbed."""
-    ends = {end.run: end.at for end in history.ended}
-    runs: dict[str, list[Started]] = defaultdict(list)
-    for run in history.started:
-        runs[run.job].append(run)
-    for job, started in runs.items():
-        started = sorted(started, key=lambda run: run.at)
-        for one, other in pairwise(started):
-            if ends.get(one.run, history.ended_at) > other.at and not is_disturbed(history, one, other.at):
-                yield f"J15: {job} ran on {one.node} when {other.node} began it, and nothing had happened to {one.node}"
-
-
-@promise
-def observers_were_alive(history: History) -> Iterator[str]:
-    """J15: only an instance that was silent for `dead_after` is declared dead, and only by an observer none of whose own
-    heartbeats failed in that time."""
-    by_node: dict[str, list[BeatSent]] = defaultdict(list)
-    by_instance: dict[str, list[BeatSent]] = defaultdict(list)
-    for beat in history.beats:
-        by_node[beat.node].append(beat)
-        by_instance[beat.instance].append(beat)
-    for death in history.deaths:
-        since = death.at - history.dead_after + 0.000_001
-        for beat in by_node[death.by]:
-            if beat.answered_at is None and since < beat.asked_at < death.at:
-                yield (
-                    f"J15: {death.by} had {death.instance} declared dead at {death.at:.3f}, and its own heartbeat of"
-                    f" {beat.asked_at:.3f} had failed"
-                )
-        for beat in by_instance[death.instance]:
-            if beat.answered_at is not None and since < beat.asked_at and beat.answered_at < death.at:
-                yield f"J15: {death.instance} was declared dead at {death.at:.3f}, and had a heartbeat at {beat.asked_at:.3f}"
-
-
-@promise
-def claims_are_waited_for(history: History) -> Iterator[str]:
-    """J15: a worker gives up no claim whose answer arrives within two seconds."""
-    claims = {(claim.job, claim.token): claim for claim in history.claims}
-    for release in history.releases:
-        claim = claims.get((release.job, release.token))
-        if claim is None or claim.answered_at is None or claim.node != release.node:
-            continue
-        if release.at < claim.answered_at < claim.at + MIN_UNKNOWN_SECONDS:
-            yield (
-                f"J15: {release.node} gave up its claim of {release.job} with token {release.token} at {release.at:.3f}; the"
-                f" answer took {claim.answered_at - claim.at:.3f} s"
-            )
-
-
-@promise
-def lost_claims_do_not_start(history: History) -> Iterator[str]:
-    """J15: a worker that was told that its instance is dead starts nothing that was claimed for it."""
-    told: dict[str, float] = {}
-    for beat in history.beats:
-        if beat.answered_at is not None and not beat.is_alive:
-            told.setdefault(beat.instance, beat.answered_at)
-    claims = {(claim.job, claim.token): claim for claim in history.claims}
-    for run in history.started if told else ():
-        claim = claims.get((run.job, run.token))
-        if claim is not None and run.at > told.get(claim.instance, history.ended_at):
-            yield (
-                f"J15: {run.node} started {run.job} with token {run.token} at {run.at:.3f}, and was told at"
-                f" {told[claim.instance]:.3f} that its claims are lost"
-            )
-
-
-def is_disturbed(history: History, run: Started, until: float) -> bool:
-    return any(
-        (fault.node is None or fault.node == run.node) and fault.start <= until and fault.end >= run.at - history.grace
-        for fault in history.disturbances
-    )
-
-
-@promise
 def all_finish(history: History) -> Iterator[str]:
     """J16: after the faults everything due finishes."""
     for job in history.jobs:
@@ -346,84 +268,6 @@ def cancelled_do_not_start(history: History) -> Iterator[str]:
 
 
 @promise
-def fires_are_complete(history: History) -> Iterator[str]:
-    """S1, S2: every fire time is one job or within one recorded skip, and there is no other."""
-    jobs = {job.id for job in history.jobs}
-    for name, times in history.expected_fires.items():
-        records = [fire for fire in history.fires if fire.schedule == name]
-        for at in times:
-            found = [fire for fire in records if fire.at - 1e-6 <= at <= fire.last + 1e-6]
-            if len(found) != 1:
-                yield f"S1: {name} has {len(found)} records of its fire time {at:.3f}"
-        wanted = {round(at * 1e6) for at in times}
-        for fire in records:
-            if fire.count == 1 and round(fire.at * 1e6) not in wanted:
-                yield f"S2: {name} has a record of {fire.at:.3f}, which is no fire time"
-            if fire.job is not None and fire.job not in jobs:
-                yield f"S1: the job {fire.job} of {name} at {fire.at:.3f} is gone"
-    doubled = [job for job, count in Counter(fire.job for fire in history.fires if fire.job).items() if count > 1]
-    for id in doubled:
-        yield f"S1: {id} is the job of two fire times"
-
-
-@promise
-def lock_tokens_grow(history: History) -> Iterator[str]:
-    """L1: each grant has a higher token than those that ended before it was asked for."""
-    grants: dict[str, list[LockHeld]] = defaultdict(list)
-    for grant in history.locks:
-        grants[grant.lock].append(grant)
-    for lock, held in grants.items():
-        entered = sorted(held, key=lambda grant: grant.entered_at)
-        highest, seen = 0, 0
-        for grant in sorted(held, key=lambda grant: grant.asked_at):
-            while seen < len(entered) and entered[seen].entered_at < grant.asked_at:
-                highest, seen = max(highest, entered[seen].token), seen + 1
-            if highest >= grant.token:
-                yield f"L1: {lock} was granted with token {grant.token} after {highest}"
-
-
-@promise
-def locks_exclude(history: History) -> Iterator[str]:
-    """L2: two blocks of a lock overlap only where the first one's node was disturbed, and was told or died."""
-    by_lock: dict[str, list[tuple[float, float, LockHeld]]] = defaultdict(list)
-    for grant in history.locks:
-        ends = [at for at in (grant.left_at, grant.lost_at) if at is not None]
-        by_lock[grant.lock].append((grant.entered_at, min(ends, default=history.ended_at), grant))
-    for lock, spans in by_lock.items():
-        spans.sort(key=lambda span: span[:2])
-        for (_, end, held), (begin, _, other) in pairwise(spans):
-            if begin < end and not is_excused(history, held, begin):
-                yield f"L2: {lock} was held with token {held.token} on {held.node} when token {other.token} was granted"
-
-
-def is_excused(history: History, held: LockHeld, at: float) -> bool:
-    """Whether the holder need not have known at this time that its lock was lost: it was dead or paused. Where its record
-    is not exact, any fault may have kept it from being told."""
-    return any(
-        (fault.node is None or fault.node == held.node)
-        and fault.start <= at
-        and (
-            fault.end >= held.entered_at - history.grace
-            if not held.is_exact
-            else (fault.kind in ("kill", "power") and fault.start >= held.entered_at)
-            or (fault.kind == "pause" and fault.end >= at)
-        )
-        for fault in history.disturbances
-    )
-
-
-@promise
-def resources_are_fenced(history: History) -> Iterator[str]:
-    """L3: a resource that checks tokens never accepts an older one after a newer one."""
-    highest: dict[str, int] = defaultdict(int)
-    for write in history.writes:
-        if write.accepted and write.token < highest[write.resource]:
-            yield f"L3: {write.resource} accepted {write.token} after {highest[write.resource]}"
-        if write.accepted:
-            highest[write.resource] = max(highest[write.resource], write.token)
-
-
-@promise
 def messages_are_heard_once(history: History) -> Iterator[str]:
     """M1: a worker hears a message at most once, and without faults each that was told hears it."""
     heard = Counter((call.message, call.node) for call in history.heard)
@@ -454,29 +298,9 @@ def timeouts_end_runs(history: History) -> Iterator[str]:
     for run in history.started:
         limit = own.get(run.job, history.timeouts.get(tasks.get(run.job, "")))
         over = run.at + (limit or 0.0) + TIMEOUT_SLACK
-        if limit is not None and ends.get(run.run, run.at) > over and not is_disturbed(history, run, over):
+        if (
+            limit is not None
+            and ends.get(run.run, run.at) > over
+            and not has_fault(history, run.node, run.at, over, ignored=NETWORK | CLOCK)
+        ):
             yield f"J13: {run.job} has a time-out of {limit} s, and ran for {ends[run.run] - run.at:.3f} s"
-
-
-@promise
-def rates_hold(history: History) -> Iterator[str]:
-    """R1: in any window of length `per` at most `limit` starts."""
-    by_name: dict[tuple[str, int, float], list[float]] = defaultdict(list)
-    for grant in history.rates:
-        by_name[grant.name, grant.limit, grant.per].append(grant.at)
-    for (name, limit, per), times in by_name.items():
-        times.sort()
-        for first, last in zip(times, times[limit:], strict=False):
-            if last - first < per - 0.000_002:
-                yield f"R1: {name} had more than {limit} starts in {last - first:.6f} s from {first:.6f}"
-
-
-@promise
-def terms_have_one_leader(history: History) -> Iterator[str]:
-    """C1: nobody saw two leaders of a term."""
-    leaders: dict[int, set[str]] = defaultdict(set)
-    for seen in history.leaders:
-        leaders[seen.term].add(seen.leader)
-    for term, names in leaders.items():
-        if len(names) > 1:
-            yield f"C1: term {term} had the leaders {', '.join(sorted(names))}"

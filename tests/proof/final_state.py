@@ -33,4 +33,6 @@ def read_fire(fire: Fire) -> FireRecord:
         count=fire.count,
         outcome=str(fire.outcome),
         job=None if fire.job is None else str(fire.job),
+        recorded_at=fire.recorded_at / 1e6,
+        reason=fire.reason,
     )

@@ -5,6 +5,7 @@ the history came about: simulation and chaos make the same.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -39,6 +40,8 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     node: str
     at: float
+    process: str = ""
+    """Which process of the node, where it has several."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,26 @@ class LockHeld(msgspec.Struct, frozen=True, kw_only=True):
     """When the block was told that the lock is lost."""
     is_exact: bool = False
     """`left_at` and `lost_at` were recorded as they happened: at every other time the holder relied on its lock."""
+
+
+class TicketCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call about a ticket of a lock, as the store performed it, and what it answered."""
+
+    lock: str
+    ticket: str
+    node: str
+    """Whose call it is."""
+    call: Literal["acquire", "renew", "look", "release"]
+    start: float
+    end: float | None = None
+    """None: there was no answer. The call may have had its effect."""
+    state: str = ""
+    """"waiting", "granted" or "lost"."""
+    token: int = 0
+    """The place in the queue: a ticket that was lost and is acquired again gets another."""
+    lease: float
+    limit: int = 1
+    per: float | None = None
 
 
 class ResourceWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +127,75 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     start: float
     end: float
+    call: str | None = None
+    """Only such calls to the store, as "jobs.add"; None: all."""
+
+
+class NodeLife(msgspec.Struct, kw_only=True):
+    """A process from its start to its end. A node has one life after another."""
+
+    node: str
+    start: float
+    stop_asked_at: float | None = None
+    """When it was asked to stop in order (SIGTERM)."""
+    end: float | None = None
+    """None: it lived to the end of the history."""
+    ending: Literal["", "killed", "stopped", "left"] = ""
+    """"left": it ended by itself, and nobody had asked it to."""
+    concurrency: int | None = None
+    """How many handlers it may run at once; None: not known."""
+
+
+class BeatReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """A heartbeat that the store accepted."""
+
+    node: str
+    at: float
+    asks_to_lead: bool = True
+    is_leader: bool = False
+    """It leads, by the answer."""
+
+
+class ClaimedRef(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    token: int
+    run_at: int
+    """When it was due, in microseconds by the store's clock."""
+    queue: str = "default"
+    priority: int = 5
+
+
+class ClaimPerformed(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that the store performed."""
+
+    node: str
+    start: float
+    end: float | None = None
+    """None: there was no answer. It may have taken jobs."""
+    now: int = 0
+    """By the store's clock, in microseconds."""
+    jobs: tuple[ClaimedRef, ...] = ()
+
+
+class CursorMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a schedule that the store has applied."""
+
+    schedule: str
+    at: float
+    before: int | None
+    after: int | None
+    fired: int = 0
+    """How many of its fire times were given a job."""
+
+
+class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What was declared of a schedule."""
+
+    period: float | None = None
+    """Of a grid from the epoch, in seconds."""
+    overlap: str = "skip"
+    catch_up: str = "latest"
+    catch_up_limit: int = 100
 
 
 class ClaimMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +252,9 @@ class LeaderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     term: int
     leader: str
+    start: float | None = None
+    end: float | None = None
+    """When the store was asked, and when it had answered; None: not known."""
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +286,9 @@ class FireRecord(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     outcome: str
     job: str | None
+    recorded_at: float | None = None
+    """By the store's clock; `at` and `last`, too."""
+    reason: str = ""
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -199,6 +297,8 @@ class History(msgspec.Struct, kw_only=True):
     ended: list[Ended] = []
     cancels: list[CancelAnswered] = []
     locks: list[LockHeld] = []
+    ticket_calls: list[TicketCall] = []
+    """In the order in which the calls were made."""
     writes: list[ResourceWrite] = []
     heard: list[Heard] = []
     broadcasts: list[Broadcast] = []
@@ -211,14 +311,28 @@ class History(msgspec.Struct, kw_only=True):
     """The setting, where deaths are recorded."""
     rates: list[RateGrant] = []
     leaders: list[LeaderSeen] = []
+    lives: list[NodeLife] = []
+    beats_received: list[BeatReceived] = []
+    claims_performed: list[ClaimPerformed] = []
+    cursor_moves: list[CursorMove] = []
     jobs: Sequence[JobRecord] = ()
     fires: Sequence[FireRecord] = ()
     expected_fires: dict[str, Sequence[float]] = {}
     """For each schedule on a grid or cron: the fire times that there must be a record of."""
+    policies: dict[str, SchedulePolicy] = {}
     ended_at: float = 0.0
+    epoch: float | None = None
+    """The store's clock when that of the history showed 0; None: it was stepped."""
     grace: float = 30.0
     """How long after a fault what it has done may still show."""
     timeouts: dict[str, float] = {}
     """The time-outs of tasks."""
     poisonous: Sequence[str] = ()
     """Tasks that kill their process."""
+    interruptible: Sequence[str] = ()
+    """Tasks whose handlers end at once when they hear of their cancellation."""
+    heartbeat: float = 1.0
+    leader_lease: float | None = None
+    """None: not known, nothing is said about times without a leader."""
+    max_displaced: int | None = None
+    """How many younger jobs of its queue and priority may be claimed before a job: claimers x batch; None: not known."""

@@ -1,4 +1,7 @@
-"""Each checker is fed a history that keeps all promises, and the same one with one thing wrong."""
+"""Each checker is fed a history that keeps all promises, and the same one with one thing wrong.
+
+Those of tickets, processes and schedules are in broken_locks.py, broken_processes.py and broken_schedules.py.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.proof import broken_locks, broken_processes, broken_schedules
 from tests.proof.broken_calls import BROKEN_CALLS
-from tests.proof.checkers import CHECKERS, check
+from tests.proof.checkers import check
 from tests.proof.history import (
     AttemptRecord,
     Broadcast,
@@ -25,6 +29,7 @@ from tests.proof.history import (
     ResourceWrite,
     Started,
 )
+from tests.proof.registry import CHECKERS
 
 replace: Callable[..., Any] = msgspec.structs.replace
 
@@ -334,23 +339,38 @@ BROKEN: dict[Callable[[History], None], str] = {
 } | BROKEN_CALLS
 
 
-def test_a_history_that_keeps_all_promises_has_no_violation() -> None:
-    assert check(good_history()) == []
+Break = Callable[[History], None]
+GOOD: dict[Callable[[], History], dict[Break, str]] = {
+    good_history: BROKEN,
+    broken_locks.keep_locks: broken_locks.BROKEN,
+    broken_processes.keep_processes: broken_processes.BROKEN,
+    broken_schedules.keep_schedule: broken_schedules.BROKEN,
+}
+CASES = [(make, break_it) for make, breaks in GOOD.items() for break_it in breaks]
 
 
-@pytest.mark.parametrize("break_it", BROKEN, ids=lambda function: function.__name__)
-def test_a_broken_history_is_noticed(break_it: Callable[[History], None]) -> None:
-    history = good_history()
+def name_of(value: Any) -> str:
+    return str(value.__name__)
+
+
+@pytest.mark.parametrize("make", GOOD, ids=name_of)
+def test_a_history_that_keeps_all_promises_has_no_violation(make: Callable[[], History]) -> None:
+    assert check(make()) == []
+
+
+@pytest.mark.parametrize(("make", "break_it"), CASES, ids=name_of)
+def test_a_broken_history_is_noticed(make: Callable[[], History], break_it: Break) -> None:
+    history = make()
     break_it(history)
     found = {violation.split(":")[0] for violation in check(history)}
-    assert BROKEN[break_it] in found
+    assert GOOD[make][break_it] in found
 
 
-@pytest.mark.parametrize("checker", CHECKERS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("checker", CHECKERS, ids=name_of)
 def test_each_checker_finds_something_in_one_of_them(checker: Callable[[History], Any]) -> None:
     found = 0
-    for break_it in BROKEN:
-        history = good_history()
+    for make, break_it in CASES:
+        history = make()
         break_it(history)
         found += bool(list(checker(history)))
     assert found
@@ -362,3 +382,74 @@ def test_what_happens_after_a_fault_of_the_node_is_no_violation() -> None:
     hold_a_lock_twice(history)
     history.disturbances = [Disturbance(kind="pause", node="n1", start=1.4, end=2.4)]
     assert check(history) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Disturbance(kind="pause", node="n3", start=1.4, end=2.4),
+        Disturbance(kind="outage", node="n1", start=1.4, end=2.4, call="locks.renew"),
+        Disturbance(kind="repeated", node=None, start=1.4, end=2.4),
+        Disturbance(kind="pause", node="n1", start=4.0, end=4.5),
+    ],
+    ids=["of another node", "of other calls", "that changes nothing", "afterwards"],
+)
+def test_another_fault_excuses_no_stolen_lease(fault: Disturbance) -> None:
+    history = good_history()
+    steal_a_live_lease(history)
+    history.disturbances = [fault]
+    assert any(violation.startswith("J15") for violation in check(history))
+
+
+def test_a_fault_long_before_excuses_no_stolen_lease() -> None:
+    history = good_history()
+    steal_a_live_lease(history)
+    history.grace = 1.0
+    history.disturbances = [Disturbance(kind="pause", node="n1", start=0.1, end=0.5)]
+    assert any(violation.startswith("J15") for violation in check(history))
+
+
+def test_a_time_out_is_no_matter_of_the_store() -> None:
+    history = good_history()
+    run_beyond_the_timeout(history)
+    history.disturbances = [Disturbance(kind="outage", node="n1", start=1.4, end=8.0)]
+    assert any(violation.startswith("J13") for violation in check(history))
+    history.disturbances = [Disturbance(kind="pause", node="n1", start=1.4, end=8.0)]
+    assert not any(violation.startswith("J13") for violation in check(history))
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "is_excused"),
+    [
+        ("holder-b", "pause", True),  # it cannot ask
+        ("holder-a", "pause", True),  # its release told nobody
+        ("holder-d", "pause", False),
+        ("holder-b", "repeated", False),
+    ],
+)
+def test_who_is_disturbed_need_not_notice_its_grant(node: str, kind: str, is_excused: bool) -> None:
+    history = broken_locks.keep_locks()
+    broken_locks.forget_to_wake_a_waiter(history)
+    history.disturbances = [Disturbance(kind=kind, node=node, start=1.9, end=2.05)]
+    assert (check(history) == []) is is_excused
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "is_excused"),
+    [(None, "full", True), (None, "outage", True), ("controller-2", "pause", False), (None, "repeated", False)],
+)
+def test_a_late_fire_is_excused_only_where_nobody_could_fire(node: str | None, kind: str, is_excused: bool) -> None:
+    history = broken_schedules.keep_schedule()
+    broken_schedules.change_fire(history, 4, recorded_at=broken_schedules.EPOCH + 6.9)
+    broken_schedules.change_fire(history, 6, recorded_at=broken_schedules.EPOCH + 6.9)
+    history.disturbances.append(Disturbance(kind=kind, node=node, start=3.9, end=6.9))
+    late = [violation for violation in check(history) if violation.startswith("S3")]
+    assert (late == []) is is_excused
+
+
+@pytest.mark.parametrize(("cut", "is_excused"), [(1.5, True), (0.05, False)])
+def test_after_a_power_cut_nothing_is_known_of_locks(cut: float, is_excused: bool) -> None:
+    history = broken_locks.keep_locks()
+    broken_locks.take_the_lock_from_its_holder(history)
+    history.disturbances = [Disturbance(kind="power", node=None, start=cut, end=cut)]
+    assert (not any(violation.startswith("L7") for violation in check(history))) is is_excused

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -35,18 +35,25 @@ from tests.proof.history import (
     Heard,
     History,
     LockHeld,
+    NodeLife,
+    RateGrant,
     ResourceWrite,
+    SchedulePolicy,
     Started,
 )
 from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
+from tests.simulation.observed_store import StoreObserver
 from tests.simulation.plan_format import Plan, PlannedJob
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
+LEADER_LEASE = 5.0
+RATE = "rate"
+RATE_WINDOW = 1.5
 TASK_TIMEOUT = 60.0
 JOB_TIMEOUT = 1.0
 
@@ -58,7 +65,8 @@ class SimulatedRun:
         self.plan = plan
         self.loop = SimulatedLoop(plan.seed, in_order=plan.in_order)
         self.clock = SimulatedClock(self.loop)
-        self.history = History(dead_after=plan.dead_after, timeouts={"timed": TASK_TIMEOUT})
+        self.history = describe_plan(plan)
+        self.observer = StoreObserver(self.history, self.loop.time)
         self.trace: list[str] = []
         self.is_over = False
         self._fault_dice = [random.Random(fault.seed) for fault in plan.call_faults]
@@ -106,7 +114,7 @@ class SimulatedRun:
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
-                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay)
+                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay, call=fault.call)
             )
         async with asyncio.TaskGroup() as group:
             for number, job in enumerate(plan.jobs):
@@ -224,7 +232,7 @@ class SimulatedRun:
             self.loop.resume(node)
             return
         if fault.kind == "kill":
-            self.loop.kill(node)
+            member.kill()
             await self.clock.sleep(fault.seconds)
         else:
             member.request_stop()
@@ -237,7 +245,7 @@ class SimulatedRun:
         everybody = [*self._members, self._client]
         for member in everybody:
             self.loop.resume(member.node)
-            self.loop.kill(member.node)
+            member.kill()
         self.loop.kill(self._network_node)
         self._disk.lose_unsynced()
         self._has_power = False
@@ -300,6 +308,24 @@ class SimulatedRun:
             sys.unraisablehook = before
 
 
+def describe_plan(plan: Plan) -> History:
+    """A history in which nothing has happened yet."""
+    history = History(
+        grace=plan.dead_after + 2 * plan.heartbeat,
+        dead_after=plan.dead_after,
+        timeouts={"timed": TASK_TIMEOUT},
+        heartbeat=plan.heartbeat,
+        leader_lease=LEADER_LEASE,
+        max_displaced=0,  # SQLite's claims come one after the other
+        interruptible=[*dict.fromkeys(job.kind for job in plan.jobs)],
+    )
+    if not any(fault.kind == "clock" for fault in plan.node_faults):
+        history.epoch = SimulatedClock.START_US / 1e6
+    if plan.every is not None:
+        history.policies[SCHEDULE] = SchedulePolicy(period=plan.every)
+    return history
+
+
 async def _count_live(store: Any) -> int:
     """How many jobs are not at their end, without those of the schedule, which never ends."""
     pages = [
@@ -326,6 +352,7 @@ class Member:
         self._generation = 0
         self._worker: Worker | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._life: NodeLife | None = None
         self.is_client = is_client
         self._new_node()
 
@@ -344,7 +371,19 @@ class Member:
         return spawn_on(self.run.loop, self.lane, coroutine)
 
     def start(self) -> None:
+        run = self.run
+        self._life = NodeLife(node=self.node.name, start=run.loop.time(), concurrency=run.plan.concurrency)
+        run.history.lives.append(self._life)
         self._task = self.spawn(self._work())
+
+    def kill(self) -> None:
+        self._end_life("killed")
+        self.run.loop.kill(self.node)
+
+    def _end_life(self, ending: Literal["killed", "stopped", "left"]) -> None:
+        life = self._life
+        if life is not None and life.end is None and not self.run.is_over:
+            life.end, life.ending = self.run.loop.time(), ending
 
     def restart(self) -> None:
         self._generation += 1
@@ -354,16 +393,23 @@ class Member:
             self.start()
 
     def request_stop(self) -> None:
-        if self._worker is not None and self.node.is_alive:
+        if self._worker is not None and self._life is not None and self.node.is_alive:
+            if self._life.stop_asked_at is None:
+                self._life.stop_asked_at = self.run.loop.time()
             self._worker.request_stop()
 
     async def wait_stopped(self) -> None:
         """Until the process that was asked to stop has ended. One that takes too long is killed, as a service manager does."""
-        task, node = self._task, self.node
-        if task is not None and node.is_alive:
-            await asyncio.wait([task], timeout=60.0)
-            if not task.done():
-                self.run.loop.kill(node)
+        task, node, life = self._task, self.node, self._life
+        if task is None or not node.is_alive or life is None or life.stop_asked_at is None:
+            return  # another fault has ended it
+        await asyncio.wait([task], timeout=60.0)
+        if not task.done():
+            now = self.run.loop.time()
+            self.run.history.disturbances.append(Disturbance(kind="kill", node=node.name, start=now, end=now))
+            if self.node is node:
+                self._end_life("killed")
+            self.run.loop.kill(node)
 
     async def _work(self) -> None:
         internals = self.app._internals
@@ -372,7 +418,9 @@ class Member:
             await self._worker.run()
         except BaseException as error:
             self.run.tell(f"{self.node.name} ended by {error!r}")
+            self._end_life("left")
             raise
+        self._end_life("left" if self._life is None or self._life.stop_asked_at is None else "stopped")
         self.run.tell(f"{self.node.name} has stopped")
 
     def _build_app(self) -> SimulatedApp:
@@ -388,14 +436,17 @@ class Member:
             poll=1.0,
             lock_lease=plan.lock_lease,
             lock_renew=plan.lock_lease / 4,
+            leader_lease=LEADER_LEASE,
             batch=plan.batch,
             role="controller" if plan.controller == self.number else "both",
         )
         internals = app._internals
 
-        internals.client.wrap_store = lambda store: cast(
-            "Store", NetworkedStore(store, run.network, self.number, self.label, run.recorder)
-        )
+        def wrap(store: Store) -> Store:
+            observed = cast("Store", run.observer.observe(store, self.node.name))
+            return cast("Store", NetworkedStore(observed, run.network, self.number, self.label, run.recorder))
+
+        internals.client.wrap_store = wrap
         register_tasks(app, self)
         return app
 
@@ -416,6 +467,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
             if job.attempt <= failures:
                 raise RuntimeError("fails on purpose")
             if job.task == "locked":
+                await take_start()
                 await locked(seconds)
             if job.task == "snoozer" and job.token and run.history.started[-1].at < number % 5:
                 raise Snooze("1s")
@@ -427,6 +479,12 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
                 )
             run.tell(f"{member.node.name} ends run={this} result={result}")
         return result
+
+    async def take_start() -> None:
+        async with app.lock(RATE, limit=1, per=RATE_WINDOW) as start:
+            if not run.has_clock_steps:
+                run.history.rates.append(RateGrant(name=RATE, limit=1, per=RATE_WINDOW, at=start.granted_at / 1e6))
+            run.tell(f"{member.node.name} may start with {start.token}")
 
     async def locked(seconds: float) -> None:
         asked = run.loop.time()
