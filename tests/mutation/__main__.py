@@ -16,7 +16,7 @@ from tests.mutation.mutants import Mutant, name_mutants
 from tests.mutation.nearest import Nearest, find_nearest, is_mutated
 from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, SourceCopy, Trial, Verdict
 from tests.mutation.survivors import SURVIVORS, read_explanations
-from tests.simulation.planted_bugs import PACKAGE
+from tests.planting import PACKAGE
 
 FIND_EDITS = {".py": python_mutators.find_edits, ".sql": sql_mutators.find_edits, ".lua": lua_mutators.find_edits}
 

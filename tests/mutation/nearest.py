@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.simulation.planted_bugs import ROOT
+from tests.planting import ROOT
 
 # The modules that keep promises.
 MUTATED = re.compile(r"(core|store|worker|locks|controller)/|(heartbeat\.py|web/access\.py)$")

@@ -21,7 +21,7 @@ import msgspec
 from tests.mutation.mutants import Mutant, apply
 from tests.mutation.nearest import Nearest, find_nearest
 from tests.mutation.selection import ENGINES_VARIABLE
-from tests.simulation.planted_bugs import PACKAGE, ROOT
+from tests.planting import PACKAGE, ROOT
 
 TIME_LIMIT_S = 240
 # A single test that takes longer hangs: pytest is ended.

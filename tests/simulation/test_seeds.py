@@ -11,8 +11,9 @@ import sys
 import msgspec
 import pytest
 
+from tests.planting import PACKAGE, PlantedBug
 from tests.simulation.plan import Plan, draw
-from tests.simulation.planted_bugs import BUGS, PACKAGE, PlantedBug
+from tests.simulation.planted_bugs import BUGS
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_plan, run_seeds, shrink
 
 SEEDS = range(500 if os.environ.get("DRUMBEAT_FULL") else 200)
