@@ -85,6 +85,7 @@ async def test_the_token_of_a_dead_letter_grows_when_it_is_replayed(store: Store
     await store.jobs.replay([dead.id])
     [again] = await claim(store, instance)
     assert again.token > dead.token
+    assert await end(store, instance, again, OutcomeKind.SUCCEEDED) is WriteStatus.APPLIED
 
 
 async def acquire(store: Store) -> TicketStatus:

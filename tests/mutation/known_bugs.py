@@ -199,10 +199,8 @@ DISK_BUGS = (
         engines=(SQLITE,),
         tests=(_GROUP_ON_DISK, _ALONE_ON_DISK),
         file="store/sqlite/fsync_thread.py",
-        before="            error = None\n            try:\n",
-        after="            error = None\n"
-        "            self._on_synced([result for batch in batches if batch is not None for result in batch], error)\n"
-        "            batches = [None] if closing else []\n            try:\n",
+        before="        self._waiting.put(results)\n",
+        after="        self._on_synced(list(results), None)\n        self._waiting.put([])\n",
     ),
 )
 
