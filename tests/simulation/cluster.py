@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import DrumbeatError, LockLost
 from drumbeat.ids import JobId, simulated_ids
 from drumbeat.retry import Backoff
+from drumbeat.store.protocol import Store
 from drumbeat.store.sqlite import fsync_thread
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
@@ -375,12 +376,7 @@ class Member:
         )
         internals = app._internals
 
-        async def open_networked() -> Any:
-            store = await open_store(run.url, clock=run.clock)
-            return NetworkedStore(store, run.network, self.number)
-
-        internals.open_store = open_networked  # type: ignore[method-assign]
-        internals.client.loop_stores._open_store = open_networked
+        internals.client.wrap_store = lambda store: cast("Store", NetworkedStore(store, run.network, self.number))
         register_tasks(app, self)
         return app
 

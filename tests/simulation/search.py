@@ -5,6 +5,7 @@ same promise stays broken: what is left is what the failure needs.
 """
 
 import gc
+import multiprocessing
 import platform
 import re
 import subprocess
@@ -22,6 +23,7 @@ from tests.simulation.plan import Plan, draw
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 25
+CHUNKS_PER_PROCESS = 20
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,10 @@ def run_seeds(seeds: Iterable[int]) -> list[SeedResult]:
 def run_in_parallel(seeds: range, processes: int) -> Iterator[SeedResult]:
     """The results in the order of the seeds."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    with ProcessPoolExecutor(processes) as pool:
+    # Killed nodes leave open files behind, as processes on one machine would not: so a process runs few seeds. Spawned, because
+    # a pool of forked processes cannot replace them.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=CHUNKS_PER_PROCESS) as pool:
         for results in pool.map(run_seeds, chunks):
             yield from results
 
