@@ -230,6 +230,14 @@ TOKEN_BUGS = (
         after="now_text",
     ),
     KnownBug(
+        name="the token of a job is told as the time (Redis)",
+        engines=(REDIS,),
+        tests=_JOB_TOKENS,
+        file="store/redis/rows.py",
+        before="    token = max(now, live.token + 1)\n",
+        after="    token = now\n",
+    ),
+    KnownBug(
         name="the token of a lock is the time (SQLite)",
         engines=(SQLITE,),
         tests=(*_LOCK_TOKENS, "tests/engines/sqlite/test_locks.py::test_tokens_grow_when_the_wall_clock_is_set_back"),
