@@ -363,6 +363,18 @@ ATTEMPT_BUGS = (
 
 WORKER_BUGS = (
     KnownBug(
+        name="a mistake of the inserter leaves its callers waiting",
+        engines=(POSTGRES,),
+        tests=(
+            "tests/engines/postgres/test_bulk.py"
+            "::test_an_error_of_our_own_code_reaches_all_who_wait_and_the_next_are_stored",
+        ),
+        file="store/postgres/insert.py",
+        before="                except Exception as error:  # a mistake of ours: the callers must not wait for ever\n"
+        "                    _fail(group, error)\n",
+        after="",
+    ),
+    KnownBug(
         name="claims are released at the first comparison",
         engines=(SQLITE,),
         tests=(
