@@ -1,8 +1,10 @@
 """A store that fails on purpose: before a call, after it (the effect is there, the answer is lost), or refusing it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,7 +31,7 @@ class FaultyStore:
         """So many of the next calls have their effect, and their answer is lost."""
         self.refuse: Callable[[str, tuple[Any, ...]], bool] = lambda call, args: False
         """Calls that the store says no to, for good."""
-        self.late: dict[str, float] = {}
+        self.answer_delays: dict[str, float] = {}
         """The answers of these calls come so many seconds after their effect."""
         self.done_at: dict[str, float] = {}
         """When the last call of each operation had its effect; monotonic."""
@@ -37,6 +39,10 @@ class FaultyStore:
         """Nothing is taken, and what was under way is not answered."""
         self.first: tuple[int, StoreError] | None = None
         """So many of the first calls of each operation fail with this error, without an effect."""
+        self.late_answers: dict[str, asyncio.Event] = {}
+        """The next answer of these calls waits for its event; calls after it are answered at once."""
+        self.late_handoffs: list[Callable[[], None]] | None = None
+        """If a list: what claims get later is not delivered, but kept here, to be called."""
         self.calls: Counter[str] = Counter()
 
     def __getattr__(self, part: str) -> Any:
@@ -67,8 +73,10 @@ class FaultyPart:
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
             faulty.done_at[call] = SYSTEM.monotonic()
-            if (seconds := faulty.late.get(call)) is not None:
+            if (seconds := faulty.answer_delays.get(call)) is not None:
                 await SYSTEM.sleep(seconds)
+            if (event := faulty.late_answers.pop(call, None)) is not None:
+                await event.wait()
             if faulty.is_down or faulty.fail_after[call] > 0:  # type: ignore[redundant-expr]
                 faulty.fail_after[call] = max(0, faulty.fail_after[call] - 1)
                 raise StoreUnavailable("the answer was lost on purpose")
@@ -96,6 +104,8 @@ class FaultyWake:
             self._faulty.calls["wake.handoff"] += 1
             if self._faulty.fail_after["wake.handoff"] > 0:
                 self._faulty.fail_after["wake.handoff"] -= 1
+            elif self._faulty.late_handoffs is not None:
+                self._faulty.late_handoffs.append(partial(given, instance, answer))
             elif not self._faulty.is_down:
                 given(instance, answer)
 

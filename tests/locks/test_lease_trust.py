@@ -20,7 +20,7 @@ def is_trusted_too_long(trusted_until: float, store: FaultyStore, call: str) -> 
 async def test_a_grant_that_is_answered_late_is_trusted_from_the_question(tmp_path: Path) -> None:
     async with FaultyApp(fresh_url("sqlite", tmp_path), lock_lease=LEASE, lock_renew=RENEW) as app:
         store: FaultyStore = await app._internals.store()  # type: ignore[assignment]
-        store.late["locks.acquire"] = LATE
+        store.answer_delays["locks.acquire"] = LATE
         async with app.lock("x") as lock:
             assert not is_trusted_too_long(lock._ticket.trusted_until, store, "locks.acquire")
 
@@ -31,6 +31,6 @@ async def test_a_renewal_that_is_answered_late_is_trusted_from_the_question(tmp_
         app.lock("x") as lock,
     ):
         granted = lock._ticket.trusted_until
-        app.keeper_store.late["locks.ticket_status"] = LATE
+        app.keeper_store.answer_delays["locks.ticket_status"] = LATE
         await until(lambda: lock._ticket.trusted_until > granted, what="a renewal")
         assert not is_trusted_too_long(lock._ticket.trusted_until, app.keeper_store, "locks.ticket_status")

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from tests.planting import PACKAGE, PlantedBug
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import draw
+from tests.simulation.plan_format import Plan
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_plan, run_seeds, shrink
 
