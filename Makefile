@@ -36,8 +36,9 @@ sim: ## a simulated cluster under faults: SEEDS=2000 seeds, and the planted bugs
 	$(if $(SEED),,@$(BIN)/python -m tests.simulation --planted)
 
 # About an hour on two quiet cores. `ARGS="--only ID"` repeats one.
-mutate: ## plant bugs by machine, SAMPLE=300 of them, and list those that no test notices; SEED=1 chooses others
+mutate: ## plant the known bugs, then SAMPLE=300 by machine, and list those that no test notices; SEED=1 chooses others
 	@tools/venv.sh test
+	@$(BIN)/python -m tests.mutation --known --processes 2
 	@$(BIN)/python -m tests.mutation --sample $(SAMPLE) --seed $(or $(SEED),0) --processes 2 $(ARGS)
 
 chaos: ## real processes under faults for SECONDS=600 on ENGINE=sqlite, postgres or redis; a JSON verdict; SEED=7 repeats its faults

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.app import Drumbeat
+from drumbeat.clock import SYSTEM
 from drumbeat.core.claim import ClaimResult
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
@@ -30,6 +31,10 @@ class FaultyStore:
         """So many of the next calls have their effect, and their answer is lost."""
         self.refuse: Callable[[str, tuple[Any, ...]], bool] = lambda call, args: False
         """Calls that the store says no to, for good."""
+        self.answer_delays: dict[str, float] = {}
+        """The answers of these calls come so many seconds after their effect."""
+        self.done_at: dict[str, float] = {}
+        """When the last call of each operation had its effect; monotonic."""
         self.is_down = False
         """Nothing is taken, and what was under way is not answered."""
         self.first: tuple[int, StoreError] | None = None
@@ -67,6 +72,9 @@ class FaultyPart:
             if faulty.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
+            faulty.done_at[call] = SYSTEM.monotonic()
+            if (seconds := faulty.answer_delays.get(call)) is not None:
+                await SYSTEM.sleep(seconds)
             if (event := faulty.late_answers.pop(call, None)) is not None:
                 await event.wait()
             if faulty.is_down or faulty.fail_after[call] > 0:  # type: ignore[redundant-expr]

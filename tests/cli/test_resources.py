@@ -1,5 +1,6 @@
 """The admin and their verbs, on a store where jobs have had every fate."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import OutcomeKind
+from drumbeat.store.urls import open_store
 from tests.cli.command import call, invoke, read_refusal
+from tests.contract.making import claimed_one, end, worker
 
 
 def records(*words: str) -> list[dict[str, Any]]:
@@ -64,6 +68,22 @@ def test_json_gives_arguments_as_stored_and_the_screen_hides_secrets(shop: Path)
     for words in (["jobs", "list"], ["jobs", "show", job["id"]]):
         shown = invoke(*words).stdout
         assert "9.90" in shown
+        assert "hush" not in shown
+
+
+def test_the_screen_hides_secrets_of_results_too(shop: Path) -> None:
+    async def end_two() -> list[str]:
+        async with await open_store(f"sqlite:///{shop / 'drumbeat.db'}") as store:
+            me = await worker(store)
+            kept, lost = await claimed_one(store, me, task="charge"), await claimed_one(store, me, task="charge")
+            await end(store, me, kept, OutcomeKind.SUCCEEDED, result='{"customer":42,"access_token":"hush"}')
+            reason = "cannot be stored: <Order at postgresql://ada:hush@db/shop of 42>"
+            await end(store, me, lost, OutcomeKind.SUCCEEDED, result_error=reason)
+            return [kept.id, lost.id]
+
+    for id in asyncio.run(end_two()):
+        shown = invoke("jobs", "show", id).stdout
+        assert "42" in shown and "•••" in shown
         assert "hush" not in shown
 
 

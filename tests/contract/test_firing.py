@@ -116,6 +116,14 @@ async def test_a_backfill_leaves_the_cursor_and_passes_over_what_was_fired(store
     assert (again.applied, again.jobs, again.skipped) == (True, (), 1)
 
 
+async def test_a_moment_that_is_skipped_twice_has_one_record_the_first(store: Store) -> None:
+    await put(store, new_schedule())
+    for count in (3, 7):
+        await fire(store, "nightly", skipped=(SkippedRange(first=20, last=20 + count, count=count, reason="late"),))
+    [record] = (await store.schedules.list_fires(["nightly"]))["nightly"]
+    assert (record.at, record.last, record.count) == (20, 23, 3)
+
+
 async def test_many_schedules_fire_together_each_by_its_own_rule(store: Store) -> None:
     rules = list(Overlap) * 10
     schedules = [

@@ -8,7 +8,20 @@ from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
-from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, ids, new_job, outcome, report, worker
+from tests.contract.making import (
+    BOOM,
+    HOUR,
+    add,
+    claim,
+    claimed_one,
+    dead_letter,
+    end,
+    ids,
+    new_job,
+    outcome,
+    report,
+    worker,
+)
 
 
 async def test_how_jobs_ended_is_told_in_order_and_none_for_live_ones(store: Store) -> None:
@@ -114,3 +127,21 @@ async def test_attempts_are_pruned_with_their_job(store: Store) -> None:
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 1
     assert (await store.inspect.get_attempts([job.id]))[job.id] == []
     assert len((await store.inspect.get_attempts([other.id]))[other.id]) == 1
+
+
+async def test_attempts_of_dead_letters_and_of_live_jobs_are_kept(store: Store) -> None:
+    """Also when whole days of history go."""
+    instance = await worker(store)
+    jobs = [await claimed_one(store, instance) for _ in range(3)]
+    await report(store, instance, *(outcome(job, OutcomeKind.RETRY) for job in jobs))
+    again = {job.id: job for job in await claim(store, instance)}
+    done, dead, live = (again[job.id] for job in jobs)
+    await end(store, instance, done, OutcomeKind.SUCCEEDED)
+    await end(store, instance, dead, OutcomeKind.DEAD)
+    await end(store, instance, live, OutcomeKind.RETRY, delay=HOUR)
+    assert await store.jobs.prune(await store.inspect.now() + 48 * HOUR, 10) == 1
+    attempts = await store.inspect.get_attempts(ids(jobs))
+    kept = {id: [attempt.outcome for attempt in found] for id, found in attempts.items()}
+    assert kept[dead.id] == [OutcomeKind.RETRY, OutcomeKind.DEAD]
+    assert kept[live.id] == [OutcomeKind.RETRY, OutcomeKind.RETRY]
+    assert kept[done.id] == []

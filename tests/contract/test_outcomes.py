@@ -181,6 +181,28 @@ async def test_an_outcome_of_a_lost_claim_is_stale_and_counted(store: Store, kin
     assert await end(store, other, again, OutcomeKind.SUCCEEDED) == WriteStatus.APPLIED
 
 
+@pytest.mark.parametrize("result", [None, '"late"'])
+@pytest.mark.parametrize("count", [1, 25])
+async def test_late_successes_of_older_claims_of_the_same_instance_change_nothing(
+    store: Store, count: int, result: str | None
+) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job() for _ in range(count)))
+    old = await claim(store, instance)
+    await release(store, instance, *map(hold, old))
+    new = await claim(store, instance)
+    assert ids(new) == ids(old)
+    late = [outcome(job, OutcomeKind.SUCCEEDED, result=result) for job in old]
+    assert await report(store, instance, *late) == [WriteStatus.STALE] * count
+    assert [(job.id, job.token) for job in await store.jobs.list_running(instance)] == sorted(
+        (job.id, job.token) for job in new
+    )
+    own = [outcome(job, OutcomeKind.SUCCEEDED, result='"own"') for job in new]
+    assert await report(store, instance, *own) == [WriteStatus.APPLIED] * count
+    ended = await store.jobs.get_results(ids(new))
+    assert [each and each.result for each in ended] == ['"own"'] * count
+
+
 async def test_the_same_instances_older_claim_is_stale(store: Store) -> None:
     instance = await worker(store)
     old = await claimed_one(store, instance)

@@ -3,5 +3,6 @@
 python_mutators, sql_mutators, lua_mutators   pure functions from a source text to its mutants
 nearest.py     which tests are run for a module, the most likely to notice first
 runner.py      plants a mutant in a copy of the source and runs these tests
+known_bugs.py  bugs that were once not noticed, each with the tests that must notice it (`python -m tests.mutation --known`)
 survivors.md   the mutants that no test notices, and why that is right
 """

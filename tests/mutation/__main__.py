@@ -1,6 +1,7 @@
 """python -m tests.mutation: plant bugs one at a time and list those that the nearest tests do not notice."""
 
 import argparse
+import itertools
 import json
 import math
 import queue
@@ -8,16 +9,20 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tests.mutation import lua_mutators, python_mutators, sql_mutators
+from tests.mutation.known_bugs import KNOWN_BUGS, KnownBug
 from tests.mutation.mutants import Mutant, name_mutants
 from tests.mutation.nearest import Nearest, find_nearest, is_mutated
-from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, SourceCopy, Trial, Verdict
+from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, KnownBugTrial, SourceCopy, Trial, Verdict
 from tests.mutation.survivors import SURVIVORS, read_explanations
-from tests.simulation.planted_bugs import PACKAGE
+from tests.planting import PACKAGE
 
+P = TypeVar("P")
+T = TypeVar("T")
 FIND_EDITS = {".py": python_mutators.find_edits, ".sql": sql_mutators.find_edits, ".lua": lua_mutators.find_edits}
 
 
@@ -31,6 +36,8 @@ def find_mutants() -> Iterator[Mutant]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
+    if options.known:
+        return _plant_known_bugs([bug for bug in KNOWN_BUGS if options.files in bug.file], options.processes)
     mutants = list(find_mutants())
     explained = read_explanations(SURVIVORS.read_text())
     for id in sorted(explained.keys() - {mutant.id for mutant in mutants}):
@@ -59,6 +66,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--processes", type=int, default=2, help="how many at a time")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no other mutant after so many minutes")
+    parser.add_argument(
+        "--known", action="store_true", help="the known bugs instead: each must be noticed by its tests"
+    )
     parser.add_argument("--only", action="append", metavar="ID", help="this mutant, with what pytest prints")
     parser.add_argument("--repeat", action="store_true", help="those that survivors.md explains")
     parser.add_argument("--files", default="", metavar="TEXT", help="only files whose path has this text")
@@ -68,32 +78,67 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None, ends_at: float) -> list[Trial]:
-    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
-    for mutant in mutants:
-        waiting.put(mutant)
     trials: list[Trial] = []
+
+    def keep(trial: Trial) -> None:
+        trials.append(trial)
+        print(f"{len(trials)}/{len(mutants)} {trial.verdict} {trial.seconds:.0f}s {trial.mutant.id}", flush=True)
+        if log is not None:
+            _append(log, trial)
+
+    _run_side_by_side(mutants, SourceCopy.try_mutant, keep, processes, ends_at)
+    return trials
+
+
+def _plant_known_bugs(bugs: Sequence[KnownBug], processes: int) -> int:
+    """A bug that one of its tests does not notice fails the run."""
+    unnoticed: list[KnownBugTrial] = []
+    numbers = itertools.count(1)
+
+    def keep(trial: KnownBugTrial) -> None:
+        verdict = "NOT NOTICED" if trial.unnoticed_by else "noticed"
+        print(f"{next(numbers)}/{len(bugs)} {verdict} {trial.seconds:.0f}s {trial.bug.name}", flush=True)
+        if trial.unnoticed_by:
+            unnoticed.append(trial)
+
+    _run_side_by_side(bugs, SourceCopy.try_known_bug, keep, processes, math.inf)
+    for trial in unnoticed:
+        print(
+            f"\n{trial.bug.name} ({trial.bug.file}) is not noticed by {', '.join(trial.unnoticed_by)}\n{trial.output}"
+        )
+    print(f"known bugs: {len(bugs) - len(unnoticed)} of {len(bugs)} noticed by all of their tests")
+    return 1 if unnoticed else 0
+
+
+def _run_side_by_side(
+    plants: Sequence[P],
+    attempt: Callable[[SourceCopy, P], T],
+    keep: Callable[[T], None],
+    processes: int,
+    ends_at: float,
+) -> None:
+    """Try each, in as many copies of the source as there are processes; `keep` is called for one at a time."""
+    waiting: queue.SimpleQueue[P] = queue.SimpleQueue()
+    for each in plants:
+        waiting.put(each)
     mutex = threading.Lock()
 
     def work() -> None:
         with SourceCopy() as copy:
             while time.monotonic() < ends_at:
                 try:
-                    mutant = waiting.get_nowait()
+                    each = waiting.get_nowait()
                 except queue.Empty:
                     return
-                trial = copy.try_mutant(mutant)
+                tried = attempt(copy, each)
                 with mutex:
-                    trials.append(trial)
-                    print(f"{len(trials)}/{len(mutants)} {trial.verdict} {trial.seconds:.0f}s {mutant.id}", flush=True)
-                    if log is not None:
-                        _append(log, trial)
+                    keep(tried)
 
-    threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, len(mutants))))]
+    threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, len(plants))))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return trials
 
 
 def _append(log: Path, trial: Trial) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.simulation.planted_bugs import ROOT
+from tests.planting import ROOT
 
 # The modules that keep promises.
 MUTATED = re.compile(r"(core|store|worker|locks|controller)/|(heartbeat\.py|web/access\.py)$")
@@ -33,11 +33,18 @@ def is_mutated(file: str) -> bool:
     return MUTATED.match(file) is not None and NOT_MUTATED.search(file) is None
 
 
-# What an engine's module is about, by its name, and the tests of that.
+# What an engine's module is about, by its name, and the tests of that; {engine}: those of its own engine, where there are some.
 SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         r"claim|handoff|running_jobs|level",
-        ("contract/test_claim.py", "contract/test_races.py", "contract/test_instances.py"),
+        (
+            "contract/test_claim.py",
+            "engines/{engine}/test_claim_races.py",
+            "engines/{engine}/test_parked_claims.py",
+            "contract/test_clock_steps.py",
+            "contract/test_races.py",
+            "contract/test_instances.py",
+        ),
     ),
     (
         r"complet|transition|outcome|history",
@@ -50,13 +57,22 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         r"transactional|job_transaction",
-        ("contract/test_inside.py", "contract/test_series_inside.py", "app/test_enqueue.py"),
+        (
+            "contract/test_inside.py",
+            "engines/{engine}/test_transactional.py",
+            "engines/{engine}/test_transactions.py",
+            "contract/test_series_inside.py",
+            "app/test_enqueue.py",
+        ),
     ),
     (
         r"insert|add_jobs|uniq|enqueue|copy_format|json_guard",
         ("contract/test_add.py", "contract/test_rules_uniqueness.py", "contract/test_races.py"),
     ),
-    (r"lock|ticket|acquire|turns", ("contract/test_locks.py", "locks")),
+    (
+        r"lock|ticket|acquire|turns",
+        ("contract/test_locks.py", "engines/{engine}/test_locks.py", "contract/test_clock_steps.py", "locks"),
+    ),
     (r"instance|heartbeat|leader", ("contract/test_instances.py", "contract/test_election.py")),
     (r"room|message|inbox", ("contract/test_rooms.py", "worker/test_rooms.py")),
     (
@@ -210,7 +226,7 @@ def find_nearest(file: str) -> Nearest:
         ids = {ENGINE_IDS[engine[1]]}
         own = f"engines/{engine[1]}"
         tests = [
-            *_find_subject(file),
+            *(test.replace("{engine}", engine[1]) for test in _find_subject(file)),
             "contract",
             own,
             "engines/test_malformed.py",

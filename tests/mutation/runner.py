@@ -1,4 +1,4 @@
-"""Plants a mutant in a copy of the source and runs the nearest tests on it.
+"""Plants a mutant, or a known bug, in a copy of the source and runs the nearest tests on it.
 
 Each process has one copy, which keeps its compiled modules; the mutated file is put back afterwards. It comes before the
 installed package on the path of modules, also for the processes that tests start.
@@ -12,16 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
+from tests.mutation.known_bugs import KnownBug
 from tests.mutation.mutants import Mutant, apply
 from tests.mutation.nearest import Nearest, find_nearest
 from tests.mutation.selection import ENGINES_VARIABLE
-from tests.simulation.planted_bugs import PACKAGE, ROOT
+from tests.planting import ROOT, copy_package
 
 TIME_LIMIT_S = 240
 # A single test that takes longer hangs: pytest is ended.
@@ -46,12 +49,20 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
+class KnownBugTrial(msgspec.Struct, frozen=True, kw_only=True):
+    bug: KnownBug
+    unnoticed_by: tuple[str, ...]
+    """Tests that did not fail; empty: all noticed it."""
+    seconds: float
+    output: str = ""
+
+
 class SourceCopy:
     """A copy of the package in a folder of its own."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-mutant-"))
-        shutil.copytree(PACKAGE, self._folder / "drumbeat", ignore=shutil.ignore_patterns("__pycache__"))
+        copy_package(self._folder)
 
     def __enter__(self) -> "SourceCopy":
         return self
@@ -62,14 +73,9 @@ class SourceCopy:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def try_mutant(self, mutant: Mutant, *, limit: float = TIME_LIMIT_S) -> Trial:
-        file = self._folder / "drumbeat" / mutant.file
-        source = file.read_text()
-        self._write(file, apply(mutant.edit, source))
         started = time.monotonic()
-        try:
+        with self._edited(mutant.file, lambda source: apply(mutant.edit, source)):
             code, output = self.run(find_nearest(mutant.file), limit=limit)
-        finally:
-            self._write(file, source)
         verdict = {None: Verdict.TIMED_OUT, PASSED: Verdict.SURVIVED}.get(code, Verdict.NOTICED)
         return Trial(
             mutant=mutant,
@@ -79,9 +85,32 @@ class SourceCopy:
             output=output[-3000:],
         )
 
-    def run(self, nearest: Nearest, *, limit: float) -> tuple[int | None, str]:
+    def try_known_bug(self, bug: KnownBug, *, limit: float = TIME_LIMIT_S) -> KnownBugTrial:
+        """All tests of the bug run: each of them must fail."""
+        started = time.monotonic()
+        with self._edited(bug.file, bug.apply):
+            code, output = self.run(bug.nearest, limit=limit, stops_at_first=False)
+        return KnownBugTrial(
+            bug=bug,
+            unnoticed_by=tuple(test for test in bug.tests if code is None or not _has_failed(test, output)),
+            seconds=time.monotonic() - started,
+            output=output[-3000:],
+        )
+
+    @contextmanager
+    def _edited(self, name: str, edit: Callable[[str], str]) -> Iterator[None]:
+        file = self._folder / "drumbeat" / name
+        source = file.read_text()
+        self._write(file, edit(source))
+        try:
+            yield
+        finally:
+            self._write(file, source)
+
+    def run(self, nearest: Nearest, *, limit: float, stops_at_first: bool = True) -> tuple[int | None, str]:
         """The exit status of pytest, None if it took too long, and what it printed."""
-        arguments = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutation.selection"]
+        arguments = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutation.selection"]
+        arguments += ["-x"] if stops_at_first else []
         arguments += ["--hypothesis-seed=0", "-o", f"faulthandler_timeout={MAX_TEST_S}", *nearest.tests]
         environment = {
             **os.environ,
@@ -133,6 +162,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     except ProcessLookupError:
         pass
     process.wait()
+
+
+def _has_failed(test: str, output: str) -> bool:
+    """On any engine. A test that could not be set up has not failed: the bug broke something else."""
+    return re.search(rf"^FAILED {re.escape(test)}(?:\[| |$)", output, re.MULTILINE) is not None
 
 
 def _first_failure(output: str) -> str:

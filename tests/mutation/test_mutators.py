@@ -10,7 +10,7 @@ from tests.mutation.__main__ import FIND_EDITS
 from tests.mutation.mutants import apply, name_mutants
 from tests.mutation.nearest import find_nearest, is_mutated
 from tests.mutation.survivors import SURVIVORS, read_explanations
-from tests.simulation.planted_bugs import PACKAGE, ROOT
+from tests.planting import PACKAGE, ROOT
 
 
 def mutate(source: str, kind: str) -> list[str]:

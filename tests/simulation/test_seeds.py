@@ -11,9 +11,10 @@ import sys
 import msgspec
 import pytest
 
+from tests.planting import PACKAGE, PlantedBug
 from tests.simulation.plan import draw
 from tests.simulation.plan_format import Plan
-from tests.simulation.planted_bugs import BUGS, PACKAGE, PlantedBug
+from tests.simulation.planted_bugs import BUGS
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_plan, run_seeds, shrink
 
 SEEDS = range(500 if os.environ.get("DRUMBEAT_FULL") else 200)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.clock import FakeClock
 from drumbeat.errors import ConfigError
 from drumbeat.web import AccessRole, Caller
 from drumbeat.web.access import COOKIE, PROXY_HEADERS, check_listener
@@ -248,6 +249,20 @@ async def test_a_session_has_the_rights_of_its_token_and_ends_with_the_logout(
     await browser.post("/logout")
     assert (await browser.get(STATUS)).status_code == 401
     assert (await thief.get(STATUS)).status_code == 401
+
+
+async def test_a_session_ends_by_itself_after_twelve_hours(guarded: Drumbeat, open_browser: OpenBrowser) -> None:
+    board, clock = guarded.dashboard(), FakeClock()
+    board.state.access_control.sessions._clock = clock
+    browser = open_browser(board)
+    cookie = (await login(browser, TOKENS["viewer"])).headers["set-cookie"]
+    assert "Max-Age=43200" in cookie
+    secret = browser.cookies[COOKIE]
+    keeper = open_browser(board, headers={"Cookie": f"{COOKIE}={secret}"})
+    await clock.advance(43_199)
+    assert (await keeper.get(STATUS)).status_code == 200
+    await clock.advance(1)
+    assert (await keeper.get(STATUS)).status_code == 401, "whatever the browser keeps"
 
 
 async def test_a_wrong_token_gives_the_form_again_and_no_session(guarded: Drumbeat, open_browser: OpenBrowser) -> None:

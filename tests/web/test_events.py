@@ -1,5 +1,6 @@
 """The event stream: counters move by themselves, one look at the store serves all, and nobody looks when nobody is there."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -10,7 +11,7 @@ from drumbeat import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.errors import StoreUnavailable
-from drumbeat.web import Dashboard
+from drumbeat.web import Dashboard, event_stream
 from drumbeat.web.rate_tracker import (
     COST_SAMPLES,
     MAX_DELAY,
@@ -116,6 +117,15 @@ async def test_a_server_that_is_told_to_stop_does_not_wait_for_its_streams(board
             with within(3.0):
                 server.stop()
                 assert [each async for each in told][1:] == [], "at most the tick that was under way"
+
+
+async def test_a_stream_ends_after_its_time_so_that_revoked_rights_take_effect(
+    board: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "MAX_STREAM_SECONDS", 0.2)
+    async with serve_dashboard(board) as (address, _), follow_events(address) as told, asyncio.timeout(10):
+        assert len([each async for each in told]) >= 1
+    assert len(board.state.streams) == 0
 
 
 @pytest.mark.parametrize("bounds", [(2, 50), (500, 2)])

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
+from drumbeat.worker import store_loop
 from tests.waiting import until
 from tests.worker.worker_harness import run_worker
 
@@ -117,6 +119,67 @@ async def test_a_slot_whose_handler_swallows_its_time_out_is_replaced(app: Drumb
             let_go.set()
         await until(lambda: not worker.core.stuck.count)
         assert [each.outcome for each in await app.jobs.attempts(stubborn.id)] == [OutcomeKind.DEAD]
+
+
+@pytest.mark.parametrize("pool", ["loop", "thread"])
+async def test_the_time_out_of_a_job_counts_and_not_that_of_its_task(app: Drumbeat, pool: str) -> None:
+    let_go = threading.Event()
+
+    async def wait_on_loop() -> str:
+        await until(let_go.is_set, deadline=30)
+        return "in time"
+
+    def wait_in_thread() -> str:
+        let_go.wait(30)
+        return "in time"
+
+    handler: Any = wait_on_loop if pool == "loop" else wait_in_thread
+    patient = app.task(name="patient", timeout=60, retries=0)(handler)
+    hasty = app.task(name="hasty", timeout=0.05, retries=0)(handler)
+
+    async with app, run_worker(app, concurrency=3):
+        try:
+            shortened, extended = await patient.using(timeout=0.05).enqueue(), await hasty.using(timeout=60).enqueue()
+            own = await hasty.enqueue()
+            for job in (shortened, own):
+                with pytest.raises(errors.JobTimedOut, match="timed out after 50ms"):
+                    await job.result(timeout=5)
+            # As long as the task's own limit has ended another.
+            assert (await app.jobs.show(extended.id)).state is JobState.RUNNING
+        finally:
+            let_go.set()
+        assert await extended.result(timeout=5) == "in time"
+
+
+async def test_a_job_that_is_cancelled_while_it_waits_in_the_worker_does_not_run(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_loop, "TICK_INTERVAL", 60.0)  # what waits here for long is released otherwise
+    let_go, ran = asyncio.Event(), list[int]()
+
+    @app.task
+    async def work(number: int) -> None:
+        ran.append(number)
+        if number == 0:
+            await let_go.wait()
+
+    async with app, run_worker(app, concurrency=1) as worker:
+        try:
+            for job in await app.enqueue_many([work.bind(number) for number in range(100, 120)]):
+                await job.result(timeout=5)  # they are short: some may be claimed ahead
+            first, cancelled, last = await app.enqueue_many([work.bind(number) for number in range(3)])
+            await until(lambda: 0 in ran and len(worker._parts.buffer) == 2, what="two that wait in the worker")
+            assert await cancelled.cancel() == CancelAnswer.REQUESTED
+
+            async def is_cancelled() -> bool:
+                return (await app.jobs.show(cancelled.id)).state is JobState.CANCELLED
+
+            await until(is_cancelled, deadline=2, what="its end, before its turn")
+        finally:
+            let_go.set()
+        await first.result(timeout=5)
+        await last.result(timeout=5)
+    assert ran[-2:] == [0, 2]
 
 
 async def test_a_thread_that_ended_in_time_has_not_timed_out_though_the_loop_was_held_up(app: Drumbeat) -> None:

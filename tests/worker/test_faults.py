@@ -3,19 +3,25 @@
 import asyncio
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from drumbeat.app import Drumbeat
+from drumbeat.clock import SYSTEM
 from drumbeat.context import AbortReason, current_job
 from drumbeat.core.claim import Outcome
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.job import JobState
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
 from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.settings import Settings
+from drumbeat.worker import store_loop
+from tests.conftest import fresh_url
+from tests.contract.making import claimed_one
+from tests.contract.making import worker as registered_worker
 from tests.faults import FaultyProgram
 from tests.waiting import until
 from tests.worker.worker_harness import EventRecorder, run_worker
@@ -67,6 +73,35 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
         async with run_worker(program):
             await until(lambda: all_succeeded(app, 5), deadline=20)
     assert runs == dict.fromkeys(range(5), 1)
+
+
+async def test_claims_that_the_worker_does_not_know_are_released_at_the_second_comparison(
+    app: Drumbeat, program: FaultyProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of a claim that is under way at the first may still come."""
+    calls: list[str] = []
+
+    def record(call: str, args: tuple[Any, ...]) -> bool:
+        if call == "jobs.list_running":
+            calls.append("compare")
+        elif call == "jobs.report_and_claim" and any(each.kind is OutcomeKind.RELEASED for each in _outcomes(args)):
+            calls.append("release")
+        return False
+
+    monkeypatch.setattr(store_loop, "TICK_INTERVAL", 0.02)
+    monkeypatch.setattr(store_loop, "RECONCILE_INTERVAL", 0.05)
+    assert program.faults is not None
+    program.faults.refuse = record
+    async with app, run_worker(program):
+        [instance] = await until(app.instances.list, what="the worker")
+        store = await app._internals.store()
+        job = await claimed_one(store, instance.id, queue="elsewhere")
+
+        async def is_released() -> bool:
+            return (await app.jobs.show(job.id)).state is JobState.PENDING
+
+        await until(is_released, what="the release")
+    assert calls[:3] == ["compare", "compare", "release"]
 
 
 async def test_a_job_that_was_lost_on_its_way_to_an_idle_worker_is_released_and_runs_once(
@@ -257,6 +292,32 @@ async def test_the_late_result_of_a_worker_declared_dead_is_refused_and_counted(
         assert refused.id == job.id
         assert (await app.jobs.show(job.id)).result == '"living"'
         assert sum(each.refused for each in await app.instances.list(all=True)) == 1
+
+
+async def test_after_a_heartbeat_of_its_own_that_failed_a_worker_declares_nobody_dead(tmp_path: Path) -> None:
+    """It has to see the others silent for the whole time again."""
+    app = Drumbeat(fresh_url("sqlite", tmp_path))
+    program = FaultyProgram(app)
+    async with app, run_worker(program, heartbeat=0.05, dead_after=0.5):
+        store = await app._internals.store()
+        silent = await registered_worker(store)
+
+        async def is_alive() -> bool:
+            return any(each.id == silent for each in await app.instances.list())
+
+        heart = await until(lambda: program.heart)
+        end = SYSTEM.monotonic() + 0.8
+        while SYSTEM.monotonic() < end:
+            # One of five fails: the gap is much shorter than what makes the observer start anew by itself.
+            heart.fail_before["instances.heartbeat"] = 1
+            seen = heart.calls["instances.heartbeat"]
+            await until(lambda seen=seen: heart.calls["instances.heartbeat"] >= seen + 5)
+        assert await is_alive()
+
+        async def is_dead() -> bool:
+            return not await is_alive()
+
+        await until(is_dead, what="the verdict")
 
 
 async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(

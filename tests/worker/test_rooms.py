@@ -437,7 +437,7 @@ async def test_handlers_are_signalled_when_their_worker_drains_and_async_ones_ar
 
     async with app:
         with within(3.0):
-            async with run_worker(app, drain=60):
+            async with run_worker(app, drain=20):
                 await present(app, 1)
                 await deaf.broadcast()
                 await in_thread.broadcast()

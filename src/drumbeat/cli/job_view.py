@@ -134,7 +134,7 @@ def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
         "waits for": formatting.format_value(job.blocked_on, 200),
         "on dead": formatting.format_value(job.on_dead, 200),
         "replays": str(job.replays) if job.replays else formatting.EMPTY,
-        "result error": formatting.format_value(job.result_error, 400),
+        "result error": formatting.format_value(mask_urls(job.result_error or ""), 400),
     }
 
 

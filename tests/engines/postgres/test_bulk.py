@@ -9,6 +9,7 @@ import pytest
 from drumbeat.core.job import NewJob, Unique
 from drumbeat.errors import StoreError
 from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.postgres.insert import PostgresInserter
 from tests.contract.making import new_job
 from tests.engines.postgres.test_unique import AT_GATE, closed_gate
 from tests.waiting import until_sync
@@ -60,3 +61,14 @@ async def test_every_caller_of_many_that_come_at_once_gets_its_own_answers(postg
     for jobs, task in zip(batches, tasks, strict=True):
         assert [answer.id for answer in task.result()] == [job.id for job in jobs]
         assert all(answer.created for answer in task.result())
+
+
+async def test_an_error_of_our_own_code_reaches_all_who_wait_and_the_next_are_stored(
+    postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(PostgresInserter, "_add", lambda *_: 1 / 0)
+        adding = [asyncio.Task(postgres.jobs.add([new_job()])) for _ in range(3)]
+        await asyncio.wait(adding, timeout=5)
+        assert all(task.done() and isinstance(task.exception(), ZeroDivisionError) for task in adding)
+    assert (await postgres.jobs.add([new_job()]))[0].created

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from drumbeat.core.job import JobState, OutcomeKind
@@ -158,3 +159,12 @@ async def deadlocks(raw: Any) -> int:
     await raw.execute("SELECT pg_stat_clear_snapshot()")
     found: int = await raw.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     return found
+
+
+async def test_a_second_job_for_a_fire_time_is_refused_by_the_table_itself(postgres: PostgresStore, raw: Any) -> None:
+    """Two leaders that both fire: whatever their code believes, one of them rolls back."""
+    await put(postgres, new_schedule())
+    await fire(postgres, "nightly", 10)
+    again = "INSERT INTO drumbeat.fire SELECT * FROM drumbeat.fire"
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await raw.execute(again)

@@ -129,6 +129,15 @@ async def test_a_job_of_the_future_is_a_hint(redis: RedisStore, url: str) -> Non
         assert me.hints == [moment]
 
 
+async def test_a_job_that_is_due_soon_is_not_given_early(redis: RedisStore, url: str) -> None:
+    async with idle_worker(url) as me:
+        moment = await redis.inspect.now() + 900_000
+        [id] = await add(redis, new_job(run_at=moment))
+        await until(lambda: me.hints == [moment], deadline=5, what="a hint of the moment")
+        assert me.got == []
+        assert (await get_job(redis, id)).state == "pending"
+
+
 async def test_what_is_due_is_given_and_the_rest_of_the_call_is_told(redis: RedisStore, url: str) -> None:
     async with idle_worker(url) as me:
         moment = await redis.inspect.now() + HOUR

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from drumbeat.store.sqlite import SqliteStore, schema
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.statements import SQL
 from tests.contract.making import claim, worker
-from tests.contract.scheduling import after, fire, got, put
+from tests.contract.scheduling import after, fire, got, new_schedule, put
 
 MANY = 100_000
 NOW = 1_800_000_000_000_000
@@ -185,3 +186,11 @@ async def test_a_series_with_an_end_whose_job_was_deleted_is_set_going_by_the_sw
     assert (found.current, found.next_at) == (None, None)
     assert await sqlite.schedules.advance_stalled() == 1
     assert (await got(sqlite, "sweep")).next_at is not None
+
+
+async def test_a_second_job_for_a_fire_time_is_refused_by_the_table_itself(sqlite: SqliteStore, path: Path) -> None:
+    """Two leaders that both fire: whatever their code believes, one of them rolls back."""
+    await put(sqlite, new_schedule())
+    await fire(sqlite, "nightly", 10)
+    with closing(sqlite3.connect(path)) as raw, pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        raw.execute("INSERT INTO drumbeat_fire SELECT * FROM drumbeat_fire")

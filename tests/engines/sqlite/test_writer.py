@@ -131,6 +131,26 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     assert await ending is WriteStatus.APPLIED
 
 
+async def test_an_enqueue_waits_for_the_disk_also_in_a_group_with_those_who_need_not(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = await worker(sqlite)
+    disk, held = SlowDisk(monkeypatch), HeldWriteLock(path)
+    beats = [asyncio.Task(sqlite.instances.heartbeat(instance, 0))]
+    adding = asyncio.Task(sqlite.jobs.add([new_job()]))
+    beats.append(asyncio.Task(sqlite.instances.heartbeat(instance, 0)))
+    await asyncio.wait([adding, *beats], timeout=0.05)
+    held.release()
+    try:
+        await until(lambda: disk.asked.is_set() or adding.done())
+        done, _ = await asyncio.wait([adding], timeout=0.05)
+        assert not done, "it is not on disk yet"
+    finally:
+        disk.go_on()
+    assert (await adding)[0].created
+    await asyncio.wait(beats)
+
+
 async def test_those_who_wait_for_the_disk_share_one_sync(
     sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,8 @@ class PostgresInserter:
                 except asyncio.CancelledError:
                     _fail(group, StoreUnavailable("the store was closed"))
                     raise
+                except Exception as error:  # a mistake of ours: the callers must not wait for ever
+                    _fail(group, error)
         finally:
             self._send_answers()
             self._task = None
@@ -294,7 +296,7 @@ def _empty_if_all(column: list[Any], value: Any) -> list[Any]:
     return [] if column.count(value) == len(column) else column
 
 
-def _fail(group: Iterable[tuple[Any, "asyncio.Future[list[AddResult]]"]], error: DrumbeatError) -> None:
+def _fail(group: Iterable[tuple[Any, "asyncio.Future[list[AddResult]]"]], error: Exception) -> None:
     for _, answer in group:
         if not answer.done():
             answer.set_exception(error)
