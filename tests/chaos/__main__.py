@@ -55,14 +55,16 @@ def main(
     except BaseException:
         print(f"the run has failed; everything is in {plan.folder}", file=sys.stderr)
         raise
+    if verdict.passed and folder is None:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        verdict.folder = None
     text = msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode()
-    (plan.folder / "verdict.json").write_text(text)
     print(text)
+    if verdict.folder is not None:
+        (plan.folder / "verdict.json").write_text(text)
     if not verdict.passed:
         print(f"{verdict.violation_count} violations; everything is in {plan.folder}", file=sys.stderr)
         sys.exit(1)
-    if folder is None:
-        shutil.rmtree(plan.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,11 @@ SPECIAL = (
     (program.doomed, 3),
     (program.timed, 1),
     (program.timed_in_process, 1),
+    (program.notice, 4),
 )
 LOCKERS = 3
+NOTICES = 0.1
+"""The share of batches that a batch of forwarded jobs follows."""
 
 dice = random.Random()
 
@@ -55,6 +58,8 @@ async def produce_bulk() -> None:
     while True:
         count = dice.randint(1, 2 * BATCH)
         await enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)], whole=True)
+        if dice.random() < NOTICES:
+            await enqueue([program.notice.bind(number + n) for n in range(dice.randint(1, BATCH))], whole=True)
         number += count
         await SYSTEM.sleep(count / rate)
         while number % 5 == 0 and await count_ready() > MAX_BACKLOG:

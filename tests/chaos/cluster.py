@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos import journal
+from tests.chaos.timelines import CHILD, SUPERVISED, WORKER
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.chaos.program:app"
@@ -94,6 +95,13 @@ class ChaosProcess:
     def descendants(self) -> list[int]:
         return _descendants(self.process.pid)
 
+    def describe(self, pid: int) -> str:
+        """What this process of it is."""
+        if pid == self.process.pid:
+            return WORKER
+        is_worker = self.name.startswith("supervised") and pid in _children(self.process.pid)
+        return SUPERVISED if is_worker else CHILD
+
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         self.process.wait(10)
@@ -105,8 +113,11 @@ class ChaosProcess:
 
 
 def _descendants(pid: int) -> list[int]:
+    return [each for child in _children(pid) for each in (child, *_descendants(child))]
+
+
+def _children(pid: int) -> list[int]:
     try:
-        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-    return [each for child in map(int, listed) for each in (child, *_descendants(child))]

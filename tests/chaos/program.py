@@ -12,6 +12,7 @@ from drumbeat import Drumbeat, LeaderChanged, Snooze, current_job
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import LockLost
 from drumbeat.retry import Backoff
+from drumbeat.sinks import WebhookSink
 from tests.chaos import journal
 from tests.chaos.shared_clock import SharedClock
 
@@ -21,6 +22,8 @@ QUICK = Backoff(base=0.2, cap=1)
 TIMEOUTS = {"timed": 0.5, "timed_in_process": 0.5}
 POISONOUS = ("poison",)
 SCHEDULE = "tick"
+FORWARDED = ("notice",)
+RECEIVER = "CHAOS_RECEIVER"
 
 app = Drumbeat(name="chaos", clock=CLOCK)
 
@@ -192,3 +195,19 @@ async def tick() -> str:
 @app.on_event(LeaderChanged)
 def see_leader(event: LeaderChanged) -> None:
     journal.write("leader", term=event.term, leader=str(event.leader))
+
+
+notice = app.forward(
+    "notice",
+    to=WebhookSink(
+        url=os.environ.get(RECEIVER, "http://127.0.0.1:9/"),
+        secret="a secret of more than sixteen bytes",
+        allow_private=True,
+        connections=4,
+        batch=16,
+    ),
+    type=int,
+    queue="notices",
+    retries=50,
+    backoff=QUICK,
+)

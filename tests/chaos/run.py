@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ from tests.chaos import clients, cluster, journal, program, shared_clock
 from tests.chaos.cluster import ChaosProcess
 from tests.chaos.history_reader import build_history, read_store
 from tests.chaos.nemesis import PlannedFault, choose, draw_faults
+from tests.chaos.receiver import Receiver
 from tests.chaos.recovery import measure_recovery
 from tests.chaos.shared_clock import SharedClock
 from tests.chaos.stores import NETWORK, STORES
+from tests.chaos.timelines import read_timelines
 from tests.proof.checkers import check
+from tests.proof.deliveries import check_deliveries
 from tests.proof.history import Disturbance
 from tests.waiting import until
 
@@ -56,11 +59,15 @@ class ChaosVerdict(msgspec.Struct, kw_only=True):
     runs: int
     fires: int
     lock_grants: int
+    deliveries: int
+    load: dict[str, int]
+    """Events of the journal: who was there, and did what he is there for."""
     faults: dict[str, int]
     violations: list[str]
     violation_count: int
     recovery: dict[str, Any]
-    folder: str
+    folder: str | None
+    """Where everything is kept: journal, logs, the server's files. None: removed, because nothing was wrong."""
 
 
 class ChaosRun:
@@ -77,15 +84,19 @@ class ChaosRun:
         self._clock_file = plan.folder / "clock"
         self._clock = SharedClock(self._clock_file if plan.engine == "sqlite" else None)
         self._store_turn = asyncio.Lock()
+        self._receiver = Receiver(random.Random(f"receiver {plan.seed}"))
 
     async def run(self) -> ChaosVerdict:
         journal_file = self.plan.folder / "journal"
         os.environ[journal.FILE] = str(journal_file)
+        journal.write("clock", wall=self._clock.now_us() / 1e6)
         stalls = StallWatch(self._disturb)
+        has_passed = False
         try:
             await self._store.open()
             await migrate_store(self._store.direct_url)
             fence = await asyncio.start_server(self._serve_fence, "127.0.0.1", 0)
+            await self._receiver.start()
             environment = self._environment(fence.sockets[0].getsockname()[1])
             names = cluster.SMALL if self.plan.is_small else cluster.WHOLE
             self._processes = [
@@ -99,11 +110,17 @@ class ChaosRun:
                     await self._recover()
                     watch.cancel()
                     await self._stop()
-            return await self._judge(journal_file)
+            verdict = await self._judge(journal_file)
+            has_passed = verdict.passed
+            return verdict
         finally:
             for process in self._processes:
                 with suppress(Exception):
                     process.kill()
+            self._receiver.close()
+            if not has_passed:
+                with suppress(Exception):
+                    self._store.save(self.plan.folder / "server")
             self._store.close()
 
     def _environment(self, fence: int) -> dict[str, str]:
@@ -121,6 +138,7 @@ class ChaosRun:
             "DRUMBEAT_CONCURRENCY": "6",  # each crash suspect starts a Python: 2 cores start few at once
             clients.RATE: str(self.plan.rate),
             program.FENCE: str(fence),
+            program.RECEIVER: self._receiver.url,
         }
 
     async def _has_begun(self) -> bool:
@@ -231,11 +249,11 @@ class ChaosRun:
         return node
 
     def _kill(self, process: ChaosProcess, pids: list[int], *, leader: bool) -> None:
-        is_supervised = process.name.startswith("supervised") and process.process.pid not in pids
+        what = process.describe(pids[0])
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        journal.write("killed", pids=pids, leader=leader, supervised=is_supervised, wall=self._clock.now_us() / 1e6)
+        journal.write("killed", pids=pids, leader=leader, what=what, wall=self._clock.now_us() / 1e6)
 
     async def _kill_leader(self) -> str | None:
         with suppress(DrumbeatError):
@@ -298,9 +316,11 @@ class ChaosRun:
         history = build_history(entries, self._disturbances, grace=2 * self.plan.lease + 5)
         async with await self._open_store() as store:
             await read_store(store, history)
+            timelines = await read_timelines(store, entries)
         violations = [
             *self._failures,
             *check(history),
+            *check_deliveries(history),
             *(f"client: {entry.facts['error']}" for entry in entries if entry.event == "mistake"),
         ]
         if violations:
@@ -315,12 +335,23 @@ class ChaosRun:
             runs=len(history.started),
             fires=len(history.fires),
             lock_grants=len(history.locks),
+            deliveries=sum(delivery.taken for delivery in history.deliveries),
+            load=count_load(entries),
             faults=dict(sorted(self._counts.items())),
             violations=violations[:MAX_VIOLATIONS_SHOWN],
             violation_count=len(violations),
-            recovery=measure_recovery(entries),
+            recovery=measure_recovery(entries, timelines),
             folder=str(self.plan.folder),
         )
+
+
+def count_load(entries: Sequence[journal.Entry]) -> dict[str, int]:
+    counts = Counter(entry.event for entry in entries)
+    asks = [entry.facts for entry in entries if entry.event == "asks"]
+    counts["unique asks"] = sum(facts["key"] is not None for facts in asks)
+    counts["batches"] = sum(facts["batch"] is not None for facts in asks)
+    counts["delayed asks"] = sum(facts["delay"] > 0 for facts in asks)
+    return dict(sorted(counts.items()))
 
 
 class StallWatch:

@@ -89,6 +89,17 @@ class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
     told: int
 
 
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver was sent the message of a forwarded job."""
+
+    job: str
+    at: float
+    taken: bool
+    """It accepted the message; otherwise it refused it."""
+    answered: bool
+    """It said so."""
+
+
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """A fault, and the node that it concerns; None: all."""
 
@@ -154,6 +165,7 @@ class History(msgspec.Struct, kw_only=True):
     writes: list[ResourceWrite] = []
     heard: list[Heard] = []
     broadcasts: list[Broadcast] = []
+    deliveries: list[Delivered] = []
     disturbances: list[Disturbance] = []
     rates: list[RateGrant] = []
     leaders: list[LeaderSeen] = []
@@ -168,3 +180,5 @@ class History(msgspec.Struct, kw_only=True):
     """The time-outs of tasks."""
     poisonous: Sequence[str] = ()
     """Tasks that kill their process."""
+    forwarded: Sequence[str] = ()
+    """Tasks whose jobs are sent to a receiver instead of run."""
