@@ -24,6 +24,7 @@ FAULT_INTERVAL = 1.8
 @click.option("--faults", type=int, help="How many. Default: one in 1.8 s.")
 @click.option("--lease", default=10.0, show_default=True, help="dead_after of the workers, in seconds.")
 @click.option("--rate", default=150.0, show_default=True, help="Jobs a second of each bulk producer.")
+@click.option("--single", is_flag=True, help="One fault at a time, to measure recoveries; --faults is not used.")
 @click.option("--small", is_flag=True, help="Six processes instead of twelve.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where everything is written. Default: a temporary one."
@@ -35,6 +36,7 @@ def main(
     faults: int | None,
     lease: float,
     rate: float,
+    single: bool,
     small: bool,
     folder: Path | None,
 ) -> None:
@@ -49,6 +51,7 @@ def main(
         lease=lease,
         rate=rate,
         is_small=small,
+        is_single=single,
     )
     try:
         verdict = asyncio.run(ChaosRun(plan).run())

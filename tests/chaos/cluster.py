@@ -95,12 +95,17 @@ class ChaosProcess:
     def descendants(self) -> list[int]:
         return _descendants(self.process.pid)
 
+    def workers(self) -> list[int]:
+        """Its processes that run jobs."""
+        if self.name.startswith("supervised"):
+            return _children(self.process.pid)
+        return [self.process.pid] if self.name.startswith("worker") else []
+
     def describe(self, pid: int) -> str:
         """What this process of it is."""
         if pid == self.process.pid:
             return WORKER
-        is_worker = self.name.startswith("supervised") and pid in _children(self.process.pid)
-        return SUPERVISED if is_worker else CHILD
+        return SUPERVISED if pid in self.workers() else CHILD
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)

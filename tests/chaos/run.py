@@ -21,7 +21,7 @@ from drumbeat.store.urls import migrate_store, open_store
 from tests.chaos import clients, cluster, journal, program, shared_clock
 from tests.chaos.cluster import ChaosProcess
 from tests.chaos.history_reader import build_history, read_store
-from tests.chaos.nemesis import PlannedFault, choose, draw_faults
+from tests.chaos.nemesis import PlannedFault, choose, draw_faults, draw_single_faults
 from tests.chaos.receiver import Receiver
 from tests.chaos.recovery import measure_recovery
 from tests.chaos.shared_clock import SharedClock
@@ -47,6 +47,8 @@ class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     """Jobs in a second that each bulk producer enqueues."""
     is_small: bool
+    is_single: bool = False
+    """One fault at a time, to measure recoveries."""
 
 
 class ChaosVerdict(msgspec.Struct, kw_only=True):
@@ -173,7 +175,10 @@ class ChaosRun:
 
     async def _inject(self) -> None:
         plan, began = self.plan, time.monotonic()
-        faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
+        if plan.is_single:
+            faults = draw_single_faults(plan.seed, plan.seconds, self._store.faults, plan.lease)
+        else:
+            faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
         async with asyncio.TaskGroup() as group:
             for fault in faults:
                 await SYSTEM.sleep(max(0.0, began + fault.at - time.monotonic()))
@@ -234,11 +239,13 @@ class ChaosRun:
             pid = choose(process.descendants(), fault.pick * 7 % 1)
             self._kill(process, [pid], leader=False)
             return str(process.node)
-        process = choose(serving if fault.kind == "terminate" else running, fault.pick)
+        process = choose(self._targets(fault.kind, running, serving), fault.pick)
         if process is None:
             return None
         node = str(process.node)
-        if fault.kind == "kill":
+        if fault.kind == "kill worker" and process.name.startswith("supervised"):
+            self._kill(process, [choose(process.workers(), fault.pick * 7 % 1)], leader=False)
+        elif fault.kind in ("kill", "kill worker"):
             self._kill(process, [process.process.pid, *process.descendants()], leader=False)
         elif fault.kind == "terminate":
             process.terminate()
@@ -247,6 +254,11 @@ class ChaosRun:
             await SYSTEM.sleep(fault.seconds)
             process.signal(signal.SIGCONT)
         return node
+
+    def _targets(self, kind: str, running: list[ChaosProcess], serving: list[ChaosProcess]) -> list[ChaosProcess]:
+        if kind == "kill worker":
+            return [each for each in serving if each.workers()]
+        return serving if kind == "terminate" else running
 
     def _kill(self, process: ChaosProcess, pids: list[int], *, leader: bool) -> None:
         what = process.describe(pids[0])
