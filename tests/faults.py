@@ -1,8 +1,10 @@
 """A store that fails on purpose: before a call, after it (the effect is there, the answer is lost), or refusing it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +34,10 @@ class FaultyStore:
         """Nothing is taken, and what was under way is not answered."""
         self.first: tuple[int, StoreError] | None = None
         """So many of the first calls of each operation fail with this error, without an effect."""
+        self.late_answers: dict[str, asyncio.Event] = {}
+        """The next answer of these calls waits for its event; calls after it are answered at once."""
+        self.late_handoffs: list[Callable[[], None]] | None = None
+        """If a list: what claims get later is not delivered, but kept here, to be called."""
         self.calls: Counter[str] = Counter()
 
     def __getattr__(self, part: str) -> Any:
@@ -61,6 +67,8 @@ class FaultyPart:
             if faulty.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
+            if (event := faulty.late_answers.pop(call, None)) is not None:
+                await event.wait()
             if faulty.is_down or faulty.fail_after[call] > 0:  # type: ignore[redundant-expr]
                 faulty.fail_after[call] = max(0, faulty.fail_after[call] - 1)
                 raise StoreUnavailable("the answer was lost on purpose")
@@ -88,6 +96,8 @@ class FaultyWake:
             self._faulty.calls["wake.handoff"] += 1
             if self._faulty.fail_after["wake.handoff"] > 0:
                 self._faulty.fail_after["wake.handoff"] -= 1
+            elif self._faulty.late_handoffs is not None:
+                self._faulty.late_handoffs.append(partial(given, instance, answer))
             elif not self._faulty.is_down:
                 given(instance, answer)
 

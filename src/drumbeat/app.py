@@ -25,6 +25,7 @@ from drumbeat.handle import JobHandle
 from drumbeat.internals import AppInternals, Lifespan
 from drumbeat.locks import GlobalLock, LockOptions
 from drumbeat.names import check_key, check_name, short_repr
+from drumbeat.override import Override
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
@@ -96,6 +97,25 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         """
         return self._internals.configure(flags)
 
+    def override(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        clock: Clock | None = None,
+        **settings: Unpack[SettingsOptions],
+    ) -> Override:
+        """For the length of a `with` or `async with` block this app has another url=, clock= or other settings, for tests.
+
+        They go before everything else that sets them. Overrides nest, and cover `app.sync`.
+
+        Raises:
+            ConfigError: a connection of this app is open when the block begins or ends, or a setting is not acceptable.
+        """
+        named = {"url": url, "namespace": namespace}
+        flags = {name: value for name, value in named.items() if value is not None}
+        return Override(self._internals, {**flags, **settings}, clock)
+
     @overload
     def forward(
         self, name: str, /, *, to: Sink, type: type[T], batch: int | None = None, **options: Unpack[ForwardOptions]
@@ -117,7 +137,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         from drumbeat.sinks.forwarder import build_forwarder  # imported late: few programs need it
 
         internals = self._internals
-        task, forwarder = build_forwarder(internals.client, name, to, type, batch, options, internals.clock)
+        task, forwarder = build_forwarder(internals.client, name, to, type, batch, options, lambda: internals.clock)
         caller = sys._getframe(1)
         task.source_location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         internals.registry.add(task)

@@ -22,7 +22,7 @@ from drumbeat.redaction import mask_url
 from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
 from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
-from drumbeat.store.urls import open_store, transactional_for
+from drumbeat.store.urls import transactional_for
 from drumbeat.tasks import Registry, Room
 from drumbeat.tasks.schedule_decorators import Declarations
 
@@ -48,7 +48,10 @@ class AppInternals(Admin):
         self.lifespans: list[Lifespan] = []
         super().__init__(Client(self.load_settings, Registry(), clock))
         self.client.wrap_transactional = self._wrap_transactional
-        self.keeper = LeaseKeeper(lambda: self.open_store(), lambda: self.settings, clock)
+        self.keeper = self._new_keeper()
+
+    def _new_keeper(self) -> LeaseKeeper:
+        return LeaseKeeper(lambda: self.open_store(), lambda: self.settings, self.clock)
 
     def load_settings(self) -> Settings:
         """What `settings` would be if it were resolved now. Fixes nothing: flags may still follow."""
@@ -63,6 +66,27 @@ class AppInternals(Admin):
             self._check_same_store(self.client.opened_settings, settings, flags)
         self._flags, self.client.settings = flags, settings
         return settings
+
+    def begin_override(self, flags: Mapping[str, object], clock: Clock | None) -> dict[str, Any]:
+        """Use these settings, before all others, and this clock. Returns what `end_override` restores."""
+        check_setting_names(flags)
+        client = self.client
+        before = {"flags": self._flags, "clock": client.clock, "keeper": self.keeper, "opened": client.opened_settings}
+        before["settings"] = client.__dict__.get("settings")
+        self._flags = self._flags | dict(flags)
+        client.opened_settings = None
+        client.__dict__.pop("settings", None)
+        client.clock = clock or client.clock
+        self.keeper = self._new_keeper()
+        return before
+
+    def end_override(self, before: Mapping[str, Any]) -> None:
+        client = self.client
+        self._flags, client.clock, self.keeper = before["flags"], before["clock"], before["keeper"]
+        client.opened_settings = before["opened"]
+        client.__dict__.pop("settings", None)
+        if before["settings"] is not None:
+            client.settings = before["settings"]
 
     def _check_same_store(self, before: Settings, now: Settings, flags: Mapping[str, object]) -> None:
         changed = [name for name in STORE_SETTINGS if getattr(before, name) != getattr(now, name)]
@@ -133,14 +157,11 @@ class AppInternals(Admin):
 
     def lock_client(self, name: str, options: LockOptions) -> LockClient:
         """Acquires and releases for `app.lock` and `app.sync.lock`."""
-        return LockClient(parse_options(name, options), self.keeper, self.store, lambda: self.settings, self.clock)
+        return LockClient(parse_options(name, options), self)
 
     async def open_store(self) -> Store:
         """A separate store on the same database; the caller closes it."""
-        settings = self.settings
-        return await open_store(
-            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self.clock
-        )
+        return await self.client.open_store()
 
     async def enter(self) -> None:
         """Open the running loop's store, for one more `async with app`."""

@@ -27,7 +27,17 @@ SPEAK_FOR_THEMSELVES = (
         "tasks/options.py",
         "codec/argument_errors.py",
     ),
-    *("setting_parsers.py", "web/api/", "web/pages/", "admin/", "cli/", "schedules/", "tasks/schedule_options.py"),
+    *(
+        "setting_parsers.py",
+        "web/api/",
+        "web/pages/",
+        "admin/",
+        "cli/",
+        "schedules/",
+        "tasks/schedule_options.py",
+        "testing/",
+        "override.py",
+    ),
 )
 GAP = "\ufffc"
 

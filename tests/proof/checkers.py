@@ -7,10 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.proof.history import History, LockHeld, Started
+from tests.proof.history import BeatSent, History, LockHeld, Started
 
 LIVE = {"pending", "running"}
 FINAL = {"succeeded", "dead"}
+MIN_UNKNOWN_SECONDS = 2.0
+"""A worker gives up a claim whose answer it does not have after this time, not before."""
 TIMEOUT_SLACK = 5.0
 """Seconds that a machine with other things to do may take to end a run whose time is over."""
 
@@ -45,6 +47,15 @@ def no_phantom(history: History) -> Iterator[str]:
     for job in history.jobs:
         if job.id not in asked and job.id not in fired and job.schedule is None:
             yield f"J2: nobody enqueued {job.id}"
+
+
+@promise
+def enqueues_are_not_refused(history: History) -> Iterator[str]:
+    """J1, J11: an enqueue fails only when the store is unavailable or full; a unique job that is not needed is no failure."""
+    for call in history.enqueued:
+        if call.refusal is not None:
+            name = "J1" if call.unique_key is None else "J11"
+            yield f"{name}: the enqueue of {call.id} (unique key: {call.unique_key}) was refused: {call.refusal}"
 
 
 @promise
@@ -157,7 +168,9 @@ def never_early(history: History) -> Iterator[str]:
 
 @promise
 def unique_keys_hold(history: History) -> Iterator[str]:
-    """J11: no two live jobs of a key; approximated by: no two runs of jobs of a key overlap while both are the store's."""
+    """J11: no two live jobs of a key: none is added between the answer to another's enqueue and the end of its last run, and
+    no two runs of jobs of a key overlap while both are the store's."""
+    yield from doubled_keys(history)
     keys = {call.id: call.unique_key for call in history.enqueued if call.unique_key is not None}
     accepted = accepted_spans(history)
     by_key: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
@@ -173,6 +186,22 @@ def unique_keys_hold(history: History) -> Iterator[str]:
     for key, count in live.items():
         if count > 1:
             yield f"J11: {count} live jobs have the unique key {key}"
+
+
+def doubled_keys(history: History) -> Iterator[str]:
+    ends = {job: end for job, _, end in accepted_spans(history)}
+    known = {job.id for job in history.jobs}
+    calls = [call for call in history.enqueued if call.unique_key is not None and call.existing is None]
+    added = [call for call in calls if call.id in known and call.answered_at is not None]
+    for one in added:
+        for other in added:
+            if (
+                one is not other
+                and one.unique_key == other.unique_key
+                and (one.answered_at or 0.0) <= other.at
+                and (other.answered_at or 0.0) <= ends.get(one.id, 0.0)
+            ):
+                yield f"J11: {other.id} was added while {one.id} was live, both with the unique key {one.unique_key}"
 
 
 def accepted_spans(history: History) -> Iterator[tuple[str, float, float]]:
@@ -198,6 +227,60 @@ def live_leases_are_kept(history: History) -> Iterator[str]:
         for one, other in pairwise(started):
             if ends.get(one.run, history.ended_at) > other.at and not is_disturbed(history, one, other.at):
                 yield f"J15: {job} ran on {one.node} when {other.node} began it, and nothing had happened to {one.node}"
+
+
+@promise
+def observers_were_alive(history: History) -> Iterator[str]:
+    """J15: only an instance that was silent for `dead_after` is declared dead, and only by an observer none of whose own
+    heartbeats failed in that time."""
+    by_node: dict[str, list[BeatSent]] = defaultdict(list)
+    by_instance: dict[str, list[BeatSent]] = defaultdict(list)
+    for beat in history.beats:
+        by_node[beat.node].append(beat)
+        by_instance[beat.instance].append(beat)
+    for death in history.deaths:
+        since = death.at - history.dead_after + 0.000_001
+        for beat in by_node[death.by]:
+            if beat.answered_at is None and since < beat.asked_at < death.at:
+                yield (
+                    f"J15: {death.by} had {death.instance} declared dead at {death.at:.3f}, and its own heartbeat of"
+                    f" {beat.asked_at:.3f} had failed"
+                )
+        for beat in by_instance[death.instance]:
+            if beat.answered_at is not None and since < beat.asked_at and beat.answered_at < death.at:
+                yield f"J15: {death.instance} was declared dead at {death.at:.3f}, and had a heartbeat at {beat.asked_at:.3f}"
+
+
+@promise
+def claims_are_waited_for(history: History) -> Iterator[str]:
+    """J15: a worker gives up no claim whose answer arrives within two seconds."""
+    claims = {(claim.job, claim.token): claim for claim in history.claims}
+    for release in history.releases:
+        claim = claims.get((release.job, release.token))
+        if claim is None or claim.answered_at is None or claim.node != release.node:
+            continue
+        if release.at < claim.answered_at < claim.at + MIN_UNKNOWN_SECONDS:
+            yield (
+                f"J15: {release.node} gave up its claim of {release.job} with token {release.token} at {release.at:.3f}; the"
+                f" answer took {claim.answered_at - claim.at:.3f} s"
+            )
+
+
+@promise
+def lost_claims_do_not_start(history: History) -> Iterator[str]:
+    """J15: a worker that was told that its instance is dead starts nothing that was claimed for it."""
+    told: dict[str, float] = {}
+    for beat in history.beats:
+        if beat.answered_at is not None and not beat.is_alive:
+            told.setdefault(beat.instance, beat.answered_at)
+    claims = {(claim.job, claim.token): claim for claim in history.claims}
+    for run in history.started if told else ():
+        claim = claims.get((run.job, run.token))
+        if claim is not None and run.at > told.get(claim.instance, history.ended_at):
+            yield (
+                f"J15: {run.node} started {run.job} with token {run.token} at {run.at:.3f}, and was told at"
+                f" {told[claim.instance]:.3f} that its claims are lost"
+            )
 
 
 def is_disturbed(history: History, run: Started, until: float) -> bool:
@@ -240,6 +323,28 @@ def cancelled_never_run(history: History) -> Iterator[str]:
 
 
 @promise
+def cancelled_do_not_start(history: History) -> Iterator[str]:
+    """X3: a job does not start on a worker that held it when it heard of the cancellation."""
+    requests = {cancel.job: cancel.at for cancel in history.cancels if cancel.answer == "requested"}
+    if not requests:
+        return
+    claims = {(claim.job, claim.token): claim for claim in history.claims}
+    for run in history.started:
+        claim = claims.get((run.job, run.token))
+        if run.job not in requests or claim is None or claim.answered_at is None:
+            continue
+        for beat in history.beats:
+            if (
+                beat.node == claim.node
+                and beat.answered_at is not None
+                and beat.asked_at >= requests[run.job]
+                and claim.answered_at < beat.answered_at < run.at
+            ):
+                yield f"X3: {run.node} heard at {beat.answered_at:.3f} that {run.job} is cancelled, and started it at {run.at:.3f}"
+                break
+
+
+@promise
 def fires_are_complete(history: History) -> Iterator[str]:
     """S1, S2: every fire time is one job or within one recorded skip, and there is no other."""
     jobs = {job.id for job in history.jobs}
@@ -279,20 +384,31 @@ def lock_tokens_grow(history: History) -> Iterator[str]:
 @promise
 def locks_exclude(history: History) -> Iterator[str]:
     """L2: two blocks of a lock overlap only where the first one's node was disturbed, and was told or died."""
-    by_lock: dict[str, list[tuple[float, float, int, str]]] = defaultdict(list)
+    by_lock: dict[str, list[tuple[float, float, LockHeld]]] = defaultdict(list)
     for grant in history.locks:
         ends = [at for at in (grant.left_at, grant.lost_at) if at is not None]
-        by_lock[grant.lock].append((grant.entered_at, min(ends, default=history.ended_at), grant.token, grant.node))
+        by_lock[grant.lock].append((grant.entered_at, min(ends, default=history.ended_at), grant))
     for lock, spans in by_lock.items():
-        spans.sort()
-        for (start, end, token, node), (begin, _, other, _) in pairwise(spans):
-            if begin < end and not any(
-                (fault.node is None or fault.node == node)
-                and fault.start <= begin
-                and fault.end >= start - history.grace
-                for fault in history.disturbances
-            ):
-                yield f"L2: {lock} was held with token {token} on {node} when token {other} was granted"
+        spans.sort(key=lambda span: span[:2])
+        for (_, end, held), (begin, _, other) in pairwise(spans):
+            if begin < end and not is_excused(history, held, begin):
+                yield f"L2: {lock} was held with token {held.token} on {held.node} when token {other.token} was granted"
+
+
+def is_excused(history: History, held: LockHeld, at: float) -> bool:
+    """Whether the holder need not have known at this time that its lock was lost: it was dead or paused. Where its record
+    is not exact, any fault may have kept it from being told."""
+    return any(
+        (fault.node is None or fault.node == held.node)
+        and fault.start <= at
+        and (
+            fault.end >= held.entered_at - history.grace
+            if not held.is_exact
+            else (fault.kind in ("kill", "power") and fault.start >= held.entered_at)
+            or (fault.kind == "pause" and fault.end >= at)
+        )
+        for fault in history.disturbances
+    )
 
 
 @promise
@@ -332,9 +448,10 @@ def poison_is_isolated(history: History) -> Iterator[str]:
 def timeouts_end_runs(history: History) -> Iterator[str]:
     """J13: a run is over when its time is, unless something happened to its node."""
     tasks = {job.id: job.task for job in history.jobs}
+    own = {call.id: call.timeout for call in history.enqueued if call.timeout is not None}
     ends = {end.run: end.at for end in history.ended}
     for run in history.started:
-        limit = history.timeouts.get(tasks.get(run.job, ""))
+        limit = own.get(run.job, history.timeouts.get(tasks.get(run.job, "")))
         over = run.at + (limit or 0.0) + TIMEOUT_SLACK
         if limit is not None and ends.get(run.run, run.at) > over and not is_disturbed(history, run, over):
             yield f"J13: {run.job} has a time-out of {limit} s, and ran for {ends[run.run] - run.at:.3f} s"

@@ -22,6 +22,12 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
     existing: str | None = None
     """The live job that held the unique key: this one was not added."""
+    answered_at: float | None = None
+    """When it returned, where that is known."""
+    refusal: str | None = None
+    """It raised this, and not because the store was unavailable or full."""
+    timeout: float | None = None
+    """The time-out of this job, which comes before that of its task."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +68,8 @@ class LockHeld(msgspec.Struct, frozen=True, kw_only=True):
     """None: it was never left (its process died)."""
     lost_at: float | None = None
     """When the block was told that the lock is lost."""
+    is_exact: bool = False
+    """`left_at` and `lost_at` were recorded as they happened: at every other time the holder relied on its lock."""
 
 
 class ResourceWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +115,46 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     start: float
     end: float
+
+
+class ClaimMade(msgspec.Struct, frozen=True, kw_only=True):
+    """The store gave a job to an instance. Nodes of this and the next three records have another name after each start."""
+
+    job: str
+    token: int
+    instance: str
+    node: str
+    at: float
+    answered_at: float | None = None
+    """When the answer was there; None: it was lost."""
+
+
+class ReleaseSent(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker gave a claim back."""
+
+    job: str
+    token: int
+    node: str
+    at: float
+
+
+class BeatSent(msgspec.Struct, frozen=True, kw_only=True):
+    """A heartbeat; `answered_at` is None if it failed."""
+
+    instance: str
+    node: str
+    asked_at: float
+    answered_at: float | None
+    is_alive: bool = True
+    """What the answer said of the instance."""
+
+
+class DeathDeclared(msgspec.Struct, frozen=True, kw_only=True):
+    """A node had an instance declared dead; `at` is when it asked."""
+
+    instance: str
+    by: str
+    at: float
 
 
 class RateGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +215,12 @@ class History(msgspec.Struct, kw_only=True):
     broadcasts: list[Broadcast] = []
     deliveries: list[Delivered] = []
     disturbances: list[Disturbance] = []
+    claims: list[ClaimMade] = []
+    releases: list[ReleaseSent] = []
+    beats: list[BeatSent] = []
+    deaths: list[DeathDeclared] = []
+    dead_after: float = 0.0
+    """The setting, where deaths are recorded."""
     rates: list[RateGrant] = []
     leaders: list[LeaderSeen] = []
     jobs: Sequence[JobRecord] = ()

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.proof.broken_calls import BROKEN_CALLS
 from tests.proof.checkers import CHECKERS, check
 from tests.proof.history import (
     AttemptRecord,
@@ -330,7 +331,7 @@ BROKEN: dict[Callable[[History], None], str] = {
     exceed_a_rate: "R1",
     have_two_leaders_in_a_term: "C1",
     end_otherwise_than_answered: "X2",
-}
+} | BROKEN_CALLS
 
 
 def test_a_history_that_keeps_all_promises_has_no_violation() -> None:

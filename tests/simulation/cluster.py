@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from drumbeat import Drumbeat, Snooze, current_job
 from drumbeat.core.job import JobState
 from drumbeat.core.job_query import JobFilter
-from drumbeat.errors import DrumbeatError, LockLost
+from drumbeat.errors import DrumbeatError, LockLost, StoreUnavailable
 from drumbeat.ids import JobId, simulated_ids
 from drumbeat.retry import Backoff
+from drumbeat.store.protocol import Store
 from drumbeat.store.sqlite import fsync_thread
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
@@ -37,14 +38,17 @@ from tests.proof.history import (
     ResourceWrite,
     Started,
 )
+from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
-from tests.simulation.plan import Plan, PlannedJob
+from tests.simulation.plan_format import Plan, PlannedJob
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
+TASK_TIMEOUT = 60.0
+JOB_TIMEOUT = 1.0
 
 
 class SimulatedRun:
@@ -54,10 +58,11 @@ class SimulatedRun:
         self.plan = plan
         self.loop = SimulatedLoop(plan.seed, in_order=plan.in_order)
         self.clock = SimulatedClock(self.loop)
-        self.history = History()
+        self.history = History(dead_after=plan.dead_after, timeouts={"timed": TASK_TIMEOUT})
         self.trace: list[str] = []
         self.is_over = False
         self._fault_dice = [random.Random(fault.seed) for fault in plan.call_faults]
+        self.recorder = CallRecorder(self.loop, self.history, self.tell)
         self._connect_network()
         self._members: list[Member] = []
         self._runs = 0
@@ -113,6 +118,7 @@ class SimulatedRun:
         for member in self._members:  # so that what is read belongs together
             self.loop.kill(member.node)
         self.history.ended_at = self.loop.time()
+        self.recorder.finish()
         await self._read_end()
 
     async def _wait_for_progress(self) -> None:
@@ -139,6 +145,9 @@ class SimulatedRun:
         options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
         if job.kind == "unique":
             options |= {"key": job.key, "unique": True}
+        timeout = JOB_TIMEOUT if job.kind == "timed" else None
+        if timeout is not None:
+            options |= {"timeout": timeout}
         bound = [task.using(**options).bind(number * 10 + n, job.seconds, job.failures) for n in range(3)]
         bound = bound if job.kind == "batch" else bound[:1]
         batch = None
@@ -154,6 +163,7 @@ class SimulatedRun:
                 due=0.0 if job.kind == "unique" or self.has_clock_steps else asked + job.delay,
                 batch=batch,
                 unique_key=job.key or None,
+                timeout=timeout,
             )
             for new in bound
         ]
@@ -161,12 +171,18 @@ class SimulatedRun:
         try:
             handles = await app.enqueue_many(bound)
         except DrumbeatError as error:
-            self.tell(f"enqueue {job.kind} failed: {type(error).__name__}")
+            self.tell(f"enqueue {job.kind} failed: {error!r}")
+            if not isinstance(error, StoreUnavailable):
+                for n in range(first, first + len(bound)):
+                    call = self.history.enqueued[n]
+                    self.history.enqueued[n] = msgspec.structs.replace(call, refusal=repr(error))
             return
         for n, handle in enumerate(handles):
             call = self.history.enqueued[first + n]
             existing = None if str(handle.id) == call.id else str(handle.id)
-            self.history.enqueued[first + n] = msgspec.structs.replace(call, acknowledged=True, existing=existing)
+            self.history.enqueued[first + n] = msgspec.structs.replace(
+                call, acknowledged=True, existing=existing, answered_at=self.loop.time()
+            )
             self.tell(f"enqueued {call.id} existing={existing}")
         if job.cancel_after is not None:
             await self.clock.sleep(job.cancel_after)
@@ -370,17 +386,16 @@ class Member:
             concurrency=plan.concurrency,
             drain=3.0,
             poll=1.0,
-            lock_lease=4.0,
-            lock_renew=1.0,
+            lock_lease=plan.lock_lease,
+            lock_renew=plan.lock_lease / 4,
+            batch=plan.batch,
+            role="controller" if plan.controller == self.number else "both",
         )
         internals = app._internals
 
-        async def open_networked() -> Any:
-            store = await open_store(run.url, clock=run.clock)
-            return NetworkedStore(store, run.network, self.number)
-
-        internals.open_store = open_networked  # type: ignore[method-assign]
-        internals.client.loop_stores._open_store = open_networked
+        internals.client.wrap_store = lambda store: cast(
+            "Store", NetworkedStore(store, run.network, self.number, self.label, run.recorder)
+        )
         register_tasks(app, self)
         return app
 
@@ -397,7 +412,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         run.tell(f"{member.node.name} starts {job.task} {job.id} token={job.token} run={this}")
         result: str | None = None
         try:
-            await run.clock.sleep(seconds)
+            await run.clock.sleep(seconds * 0.25 if job.task == "locked" else seconds)
             if job.attempt <= failures:
                 raise RuntimeError("fails on purpose")
             if job.task == "locked":
@@ -416,9 +431,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
     async def locked(seconds: float) -> None:
         asked = run.loop.time()
         async with app.lock("resource") as lock:
-            entered, lost_at = run.loop.time(), None
             run.tell(f"{member.node.name} holds the lock with {lock.token}")
-            left_at: float | None = None
             index = len(run.history.locks)
             run.history.locks.append(
                 LockHeld(
@@ -426,27 +439,23 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
                     token=lock.token,
                     node=member.node.name,
                     asked_at=asked,
-                    entered_at=entered,
+                    entered_at=run.loop.time(),
                     left_at=None,
+                    is_exact=True,
                 )
             )
+
+            def record(**times: float) -> None:
+                if not run.is_over:
+                    run.history.locks[index] = msgspec.structs.replace(run.history.locks[index], **times)
+
+            lock.lost.add_callback(lambda: record(lost_at=run.loop.time()))
             try:
                 run.write_resource(lock.token)
-                await run.clock.sleep(seconds / 2)
-                if lock.lost.is_set():
-                    lost_at = run.loop.time()
+                await run.clock.sleep(seconds * 0.75)
                 run.write_resource(lock.token)
             finally:
-                left_at = None if run.is_over else run.loop.time()
-                run.history.locks[index] = LockHeld(
-                    lock="resource",
-                    token=lock.token,
-                    node=member.node.name,
-                    asked_at=asked,
-                    entered_at=entered,
-                    left_at=left_at,
-                    lost_at=lost_at,
-                )
+                record(left_at=run.loop.time())
                 run.tell(f"{member.node.name} leaves the lock with {lock.token}")
 
     def add(kind: str, **options: Any) -> None:
@@ -458,12 +467,17 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
 
         app.task(name=kind, retries=50, backoff=Backoff(base=0.2, cap=1), **options)(handler)
 
+    async def timed(number: int, seconds: float, failures: int) -> str:
+        return await perform(number, seconds if current_job().attempt == 1 else 0.0, failures)
+
     kinds = {
         job.kind: None for job in run.plan.jobs
     }  # a task takes a millisecond to register, and a seed has few kinds
     for kind in kinds:
-        if kind not in ("doomed", "broadcast"):
+        if kind not in ("doomed", "broadcast", "timed"):
             add(kind)
+    if "timed" in kinds:
+        app.task(name="timed", retries=50, backoff=Backoff(base=0.2, cap=1), timeout=TASK_TIMEOUT)(timed)
 
     async def hear(message: int) -> None:
         run.history.heard.append(Heard(message=message, node=member.label, at=run.loop.time()))

@@ -15,10 +15,11 @@ import msgspec
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.store.protocol import Store
 from tests.faults import PARTS
+from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.loop import Lane, SimulatedClock, SimulatedLoop, spawn_on
 
 CallFaultKind = Literal[
-    "lost request", "lost answer", "late request", "late answer", "ghost request", "outage", "repeated", "full"
+    "lost request", "lost answer", "late request", "late answer", "slow", "ghost request", "outage", "repeated", "full"
 ]
 REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
 """What a client repeats after a lost answer: so a repetition at any time must change nothing. But a unique job that was
@@ -42,7 +43,7 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     node: int | None
     call: str | None
-    """Such as "jobs.report_and_claim"; None: all."""
+    """Such as "jobs.report_and_claim"; "locks." for all of a part; None: all."""
     delay: float
     seed: int
 
@@ -50,7 +51,7 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True):
         return (
             self.start <= now < self.end
             and (self.node is None or self.node == node)
-            and (self.call is None or self.call == call)
+            and (self.call is None or self.call == call or (self.call[-1] == "." and call.startswith(self.call)))
         )
 
 
@@ -98,8 +99,8 @@ class Network:
             if not call.startswith("rooms."):
                 self._loop.bury(self._send(real, args, kwargs, before=dice.uniform(0.0, fault.delay)))
             raise StoreUnavailable("the connection was cut on purpose")
-        before = dice.uniform(0.0, fault.delay) if kind == "late request" else 0.0
-        after = dice.uniform(0.0, fault.delay) if kind == "late answer" else 0.0
+        before = dice.uniform(0.0, fault.delay) if kind in ("late request", "slow") else 0.0
+        after = dice.uniform(0.0, fault.delay) if kind in ("late answer", "slow") else 0.0
         # On the network's own lane: a request on its way arrives, whatever becomes of the node that sent it.
         answer = await asyncio.shield(self._send(real, args, kwargs, before=before))
         await self._clock.sleep(after)
@@ -126,10 +127,13 @@ def _retrieve(task: "asyncio.Task[Any]") -> None:
 class NetworkedStore:
     """A store of a node, behind the network."""
 
-    def __init__(self, store: Store, network: Network, node: int) -> None:
+    def __init__(self, store: Store, network: Network, node: int, label: str, recorder: CallRecorder) -> None:
+        """`label`: the node's name, another one after each start."""
         self._store = store
         self._network = network
         self._node = node
+        self._label = label
+        self._recorder = recorder
 
     def __getattr__(self, part: str) -> Any:
         found = getattr(self._store, part)
@@ -148,18 +152,21 @@ class NetworkedStore:
 class NetworkedPart:
     def __init__(self, store: NetworkedStore, name: str, part: Any) -> None:
         self._network, self._node = store._network, store._node
+        self._label, self._recorder = store._label, store._recorder
         self._name = name
         self._part = part
 
     def __getattr__(self, operation: str) -> Any:
-        call, real = f"{self._name}.{operation}", getattr(self._part, operation)
+        call = f"{self._name}.{operation}"
+        real = self._recorder.at_store(self._label, call, getattr(self._part, operation))
         network, node = self._network, self._node
 
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def send(*args: Any, **kwargs: Any) -> Any:
             drawn = network.fault_of(node, call)
             if drawn is None:
                 return await real(*args, **kwargs)
             return await network.call(*drawn, call, real, args, kwargs)
 
+        called = self._recorder.at_node(self._label, call, send)
         setattr(self, operation, called)
         return called

@@ -1,17 +1,16 @@
 """A plan: everything that a seed decides before its run. `draw(seed)` makes one; `shrink` (main.py) makes smaller ones of it.
 
 Each part is drawn from a generator of its own, and each seed draws its own rates and few kinds of faults (a swarm): a mixture
-of everything in every seed would rarely show what needs many of one kind.
+of everything in every seed would rarely show what needs many of one kind. Half of the seeds are aimed (aims.py): chance
+alone hardly ever brings about what they do.
 """
 
 import random
-from typing import Literal
 
-import msgspec
-
+from tests.simulation.aims import aim
 from tests.simulation.faults import CallFault, CallFaultKind, NodeFault
+from tests.simulation.plan_format import JobKind, Plan, PlannedJob
 
-JobKind = Literal["broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed"]
 CALLS = (
     "jobs.report_and_claim",
     "jobs.add",
@@ -28,45 +27,15 @@ CALLS = (
 )
 
 
-class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    at: float
-    kind: JobKind
-    delay: float = 0.0
-    seconds: float = 0.0
-    """How long its handler takes."""
-    failures: int = 0
-    key: str = ""
-    cancel_after: float | None = None
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    seed: int
-    workers: int
-    jobs: tuple[PlannedJob, ...]
-    node_faults: tuple[NodeFault, ...]
-    call_faults: tuple[CallFault, ...]
-    faults_until: float
-    in_order: bool = False
-    heartbeat: float = 0.5
-    dead_after: float = 3.0
-    concurrency: int = 4
-    every: float | None = None
-    """The period of a grid schedule; None: there is none."""
-
-    @property
-    def faults(self) -> int:
-        return len(self.node_faults) + len(self.call_faults)
-
-
 def draw(seed: int, *, rich: bool = True) -> Plan:
     dice = random.Random(f"plan {seed}")
     faults_until = dice.uniform(4.0, 14.0)
     workers = dice.choice((1, 2, 2, 2, 3))
     kinds: list[JobKind] = ["quick", "flaky", "slow", "unique", "batch"]
     if rich:
-        kinds += ["locked", "snoozer", "doomed", "broadcast"]
+        kinds += ["locked", "snoozer", "doomed", "broadcast", "timed"]
     chosen = dice.sample(kinds, dice.randint(1, 3))
-    return Plan(
+    plan = Plan(
         seed=seed,
         workers=workers,
         jobs=tuple(_draw_job(random.Random(f"job {seed} {n}"), chosen, faults_until) for n in range(10)),
@@ -76,8 +45,11 @@ def draw(seed: int, *, rich: bool = True) -> Plan:
         dead_after=dice.choice((2.0, 3.0, 5.0)),
         heartbeat=dice.choice((0.3, 0.5)),
         concurrency=dice.choice((1, 2, 4)),
+        batch=dice.choice((500, 500, 2)),
+        lock_lease=dice.choice((1.5, 4.0)),
         every=dice.choice((None, 1.0, 2.5)),
     )
+    return aim(plan, random.Random(f"aim {seed}")) if rich else plan
 
 
 def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> PlannedJob:
@@ -86,11 +58,17 @@ def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> Planne
         at=dice.uniform(0.0, until),
         kind=kind,
         delay=dice.choice((0.0, 0.0, dice.uniform(0.0, 5.0))),
-        seconds=dice.uniform(1.0, 6.0) if kind in ("slow", "locked") else dice.choice((0.0, 0.05, 0.5)),
+        seconds=_draw_seconds(dice, kind),
         failures=dice.randint(1, 3) if kind == "flaky" else 0,
         key=f"key-{dice.randint(1, 2)}" if kind == "unique" else "",
         cancel_after=dice.uniform(0.0, 3.0) if dice.random() < 0.15 else None,
     )
+
+
+def _draw_seconds(dice: random.Random, kind: JobKind) -> float:
+    if kind == "timed":
+        return dice.uniform(8.0, 12.0)
+    return dice.uniform(1.0, 6.0) if kind in ("slow", "locked") else dice.choice((0.0, 0.05, 0.5))
 
 
 def _draw_node_faults(dice: random.Random, workers: int, until: float) -> tuple[NodeFault, ...]:
@@ -113,6 +91,7 @@ def _draw_call_faults(dice: random.Random, workers: int, until: float) -> tuple[
         "lost answer",
         "late request",
         "late answer",
+        "slow",
         "ghost request",
         "outage",
         "repeated",

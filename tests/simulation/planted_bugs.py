@@ -187,4 +187,36 @@ BUGS = (
         before="        lost = missing & self._unknown_claims\n",
         after="        lost = missing\n",
     ),
+    PlantedBug(
+        name="a success with a result is accepted whatever its token",
+        file="store/sqlite/sql/completion.sql",
+        before="  FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended\n-- include: _join_running\n",
+        after="  FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended\n CROSS JOIN drumbeat_job AS job\n"
+        " WHERE typeof(ended.column1) = 'text' AND job.id = ended.column1\n"
+        "   AND job.state = 'running' AND job.instance = ?1\n    ON CONFLICT (id) DO NOTHING\n",
+    ),
+    PlantedBug(
+        name="a cancelled job in the worker's buffer runs",
+        file="worker/heartbeat_listener.py",
+        before="        for job in self._buffer.remove(requests.keys()):\n",
+        after="        for job in self._buffer.remove(()):\n",
+    ),
+    PlantedBug(
+        name="the time-out of a job loses to that of its task",
+        file="worker/runner.py",
+        before="        limit = job.timeout or spec.timeout_us\n",
+        after="        limit = spec.timeout_us or job.timeout\n",
+    ),
+    PlantedBug(
+        name="a job that returns to its queue is no longer unique",
+        file="core/uniqueness.py",
+        before="            kept.append(str(job.unique))\n",
+        after='            kept.append("")\n',
+    ),
+    PlantedBug(
+        name="a claim that is answered after the death of its instance runs",
+        file="worker/store_loop.py",
+        before="            if self._has_claims_of(instance):\n",
+        after="            if self._identity():\n",
+    ),
 )

@@ -5,6 +5,8 @@ same promise stays broken: what is left is what the failure needs.
 """
 
 import gc
+import logging
+import multiprocessing
 import platform
 import re
 import subprocess
@@ -18,10 +20,12 @@ import msgspec
 from tests.proof.checkers import check
 from tests.simulation.cluster import SimulatedRun
 from tests.simulation.loop import StepLimit, Stuck
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import draw
+from tests.simulation.plan_format import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 25
+CHUNKS_PER_PROCESS = 20
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +68,11 @@ def run_seeds(seeds: Iterable[int]) -> list[SeedResult]:
 def run_in_parallel(seeds: range, processes: int) -> Iterator[SeedResult]:
     """The results in the order of the seeds."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    with ProcessPoolExecutor(processes) as pool:
+    # Killed nodes leave open files behind, as processes on one machine would not: so a process runs few seeds. Spawned, because
+    # a pool of forked processes cannot replace them.
+    context = multiprocessing.get_context("spawn")
+    options: dict[str, Any] = {"initializer": logging.disable, "initargs": (logging.CRITICAL,)}
+    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=CHUNKS_PER_PROCESS, **options) as pool:
         for results in pool.map(run_seeds, chunks):
             yield from results
 
@@ -88,7 +96,7 @@ def shrink(plan: Plan, broken: frozenset[str], run: Callable[[Plan], SeedResult]
                 else:
                     start += width
             width //= 2
-    simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}]
+    simpler: list[dict[str, Any]] = [{"every": None}, {"in_order": True}, {"controller": None}, {"batch": 500}]
     for changes in simpler + [{"workers": count} for count in range(1, plan.workers)]:
         smaller = msgspec.structs.replace(plan, **changes)
         is_possible = all(fault.node < smaller.workers for fault in smaller.node_faults)

@@ -11,7 +11,8 @@ import sys
 import msgspec
 import pytest
 
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import draw
+from tests.simulation.plan_format import Plan
 from tests.simulation.planted_bugs import BUGS, PACKAGE, PlantedBug
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_plan, run_seeds, shrink
 

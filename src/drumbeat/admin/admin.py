@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from drumbeat.client import Client
+from drumbeat.clock import Clock
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
@@ -28,7 +29,6 @@ class Admin:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.clock = client.clock
         self.registry = client.registry
         self.jobs = Jobs(client)
         self.dead = Dead(client)
@@ -40,6 +40,10 @@ class Admin:
         self.stats = Stats(client)
         self.audit = Audit(client)
         self.system = System(client)
+
+    @property
+    def clock(self) -> Clock:
+        return self.client.clock
 
     @property
     def settings(self) -> Settings:

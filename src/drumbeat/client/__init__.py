@@ -49,12 +49,14 @@ class Client:
         self._load_settings = load_settings
         self.clock = clock
         self.registry = registry
-        self.loop_stores = LoopStores(self._open_store)
+        self.loop_stores = LoopStores(self._open_first_store)
         self.opened_settings: Settings | None = None
         """The settings by which the first store was opened; None: none was."""
         self._transactional: tuple[Settings, Transactional] | None = None
         self.wrap_transactional: Callable[[Transactional], Transactional] = lambda inside: inside
         """How the app puts an outbox before it."""
+        self.wrap_store: Callable[[Store], Store] = lambda store: store
+        """What tests put before every store that is opened."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -73,11 +75,18 @@ class Client:
         opened = self.loop_stores.open_stores.get(asyncio.get_running_loop())
         return await self.loop_stores.current().store() if opened is None else opened
 
-    async def _open_store(self) -> Store:
+    async def open_store(self) -> Store:
+        """A store for the running loop, which the caller closes."""
         settings = self.settings
-        store = await open_store(
-            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self.clock
+        return self.wrap_store(
+            await open_store(
+                settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self.clock
+            )
         )
+
+    async def _open_first_store(self) -> Store:
+        settings = self.settings
+        store = await self.open_store()
         self.opened_settings = self.opened_settings or settings
         return store
 

@@ -20,10 +20,9 @@ waits and renews (`lease_keeper.py`).
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypedDict
+from typing import Protocol, TypedDict
 
 import msgspec
 
@@ -143,21 +142,42 @@ class HeldLock:
         return f"<HeldLock {self.name} token={self.token}>"
 
 
+class LockApp(Protocol):
+    """What locks need of their app. Asked at each use: tests may override its store and its clock."""
+
+    keeper: LeaseKeeper
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def store(self) -> Store:
+        """The store of the running loop."""
+        ...
+
+
 @dataclass(eq=False, repr=False)
 class LockClient:
     """Acquires and releases one lock, any number of times."""
 
     request: LockRequest
-    keeper: LeaseKeeper
-    open_store: Callable[[], Coroutine[Any, Any, Store]]
-    settings: Callable[[], Settings]
-    clock: Clock
+    app: LockApp
+
+    @property
+    def clock(self) -> Clock:
+        return self.app.clock
+
+    @property
+    def keeper(self) -> LeaseKeeper:
+        return self.app.keeper
 
     def new_ticket(self, owner: object, loop: asyncio.AbstractEventLoop) -> Ticket:
         """Raises:
         LockReentered: this task or thread already holds the lock or waits for it.
         """
-        lease = self.settings().lock_lease if self.request.lease is None else self.request.lease
+        lease = self.app.settings.lock_lease if self.request.lease is None else self.request.lease
         ticket = Ticket(self.request.name, lease, owner, self.clock, loop)
         self.keeper.table.add(ticket)
         return ticket
@@ -166,7 +186,7 @@ class LockClient:
         """Wait until the lock is granted. `label` describes the holder to operators."""
         try:
             channel = await self.keeper.ensure_running()
-            store = await self.open_store()
+            store = await self.app.store()
             ticket.request = self._build_request(ticket, label, channel)
             asked_at = self.clock.monotonic()
             status = await store.locks.acquire(ticket.request)
@@ -186,7 +206,7 @@ class LockClient:
         if not self.keeper.table.remove(ticket):
             return
         try:
-            store = await self.open_store()
+            store = await self.app.store()
             await store.locks.release([ticket.id])
         except StoreUnavailable:
             self.keeper.release(ticket)  # retried in the background: the work under the lock is done
@@ -215,7 +235,7 @@ class LockClient:
             limit=request.limit,
             per=None if request.per is None else round(request.per * 1_000_000),
             lease=round(ticket.lease * 1_000_000),
-            owner=f"{self.settings().name} {_hostname()}:{os.getpid()}",
+            owner=f"{self.app.settings.name} {_hostname()}:{os.getpid()}",
             what=label,
             wake=channel,
         )

@@ -95,7 +95,7 @@ class _LoopConnection:
 class Forwarder:
     """Sends the jobs of one task to one sink."""
 
-    def __init__(self, task: str, sink: Sink, source: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, task: str, sink: Sink, source: Callable[[], str], clock: Callable[[], Clock]) -> None:
         self._task = task
         self._sink = sink
         self._source = source
@@ -170,8 +170,9 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
+            clock = self._clock()
             connection = self._connections[loop] = _LoopConnection(
-                self._sink.connect(self._clock), CircuitBreaker(self._clock.monotonic)
+                self._sink.connect(clock), CircuitBreaker(clock.monotonic)
             )
         return connection
 
@@ -183,7 +184,13 @@ def check_sink(sink: object) -> Sink:
 
 
 def build_forwarder(
-    enqueuer: Enqueuer, name: str, sink: Sink, value_type: Any, batch: int | None, options: ForwardOptions, clock: Clock
+    enqueuer: Enqueuer,
+    name: str,
+    sink: Sink,
+    value_type: Any,
+    batch: int | None,
+    options: ForwardOptions,
+    clock: Callable[[], Clock],
 ) -> tuple[ForwardTask[Any], Forwarder]:
     """What `app.forward` registers: the task, and the forwarder that its workers run.
 

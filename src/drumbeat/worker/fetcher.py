@@ -66,6 +66,11 @@ class FetchTimer:
     def seconds_left(self) -> float:
         return self._poll_at - self._clock.monotonic()
 
+    @property
+    def due_at(self) -> float | None:
+        """When the next known job is due, by the local clock."""
+        return self._due_at or None
+
     def delay(self, seconds: float) -> None:
         self._poll_at = self._clock.monotonic() + seconds
 
@@ -176,7 +181,7 @@ class Fetcher:
     def __init__(
         self, timer: FetchTimer, capacity: FetchCapacity, queue_weights: QueueWeights, wake: Callable[[], None]
     ) -> None:
-        self._timer = timer
+        self.timer = self._timer = timer
         self.capacity = capacity
         self._queue_weights = queue_weights
         self._wake = wake
@@ -187,6 +192,11 @@ class Fetcher:
 
     def stop(self) -> None:
         self.state = STOPPED
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """All that are served."""
+        return self._queue_weights.queues
 
     @property
     def is_stopped(self) -> bool:

@@ -93,6 +93,7 @@ class HeartbeatListener:
         self._core.events.emit(LeaseLost(instance=self._core.identity(), running=len(self._core.runs)))
         for job in self._buffer.drain():
             self._reporter.drop(job)
+        self._store_loop.on_lease_lost()
         self._core.runs.abort_all(AbortReason.LEASE_LOST)
 
     def on_store_emptied(self) -> None:

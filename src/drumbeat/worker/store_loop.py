@@ -43,6 +43,7 @@ TICK_INTERVAL = 0.5
 MAX_IDLE_SECONDS = 60.0
 RECONCILE_INTERVAL = 2.0
 SURPLUS_DELAY = 0.05
+MAX_RELEASED_CLAIMS = 10_000
 
 
 class StoreLoop:
@@ -73,8 +74,10 @@ class StoreLoop:
         self._is_call_in_flight = False
         self._must_reconcile = False
         self._unknown_claims: set[tuple[JobId, int]] = set()
-        self._released_claims: set[tuple[JobId, int]] = set()
-        """Unknown ones that were released: if their answer comes after all, they are no longer ours."""
+        self._released_claims: dict[tuple[JobId, int], None] = {}
+        """Unknown ones that were released, oldest first: if their answer comes after all, they are no longer ours."""
+        self._lost_instance: InstanceId | None = None
+        """The id under which we were declared dead last."""
         self._ticked_at = self._reconciled_at = core.clock.monotonic()
         self._taken_count = 0
 
@@ -83,9 +86,14 @@ class StoreLoop:
         if reply.running > len(self._reporter.held):
             self._must_reconcile = True
 
+    def on_lease_lost(self) -> None:
+        """Claims under the current id are lost, those that are not answered yet too."""
+        self._lost_instance = self._identity()
+        self._released_claims.clear()
+
     def on_parked_answer(self, instance: InstanceId, answer: ClaimResult) -> None:
-        """A parked claim got jobs. Jobs for an earlier id of ours were freed when that instance was declared dead."""
-        if instance != self._identity():
+        """A parked claim got jobs."""
+        if not self._has_claims_of(instance):
             return
         self._store_clock.record_answer(answer.now)
         if self._fetcher.capacity.in_flight or self._buffer.idle_slots < len(answer.jobs):
@@ -93,6 +101,10 @@ class StoreLoop:
             self._clock.call_later(SURPLUS_DELAY, self._release_surplus)
         self._buffer_jobs(answer)
         self._fetcher.on_parked_jobs(answer.jobs)
+
+    def _has_claims_of(self, instance: InstanceId) -> bool:
+        """Whether what was claimed under this id is still ours. It was freed if that instance was declared dead."""
+        return instance == self._identity() and instance != self._lost_instance
 
     def _release_surplus(self) -> None:
         """Release what no slot has taken by now, unless it is prefetched because jobs are short."""
@@ -187,7 +199,8 @@ class StoreLoop:
         self._store_clock.record_answer(answer.now)
         self._reporter.apply_statuses(instance, outcomes, answer.statuses)
         if claim:
-            self._buffer_jobs(answer)  # first: slots run before the lanes check again
+            if self._has_claims_of(instance):
+                self._buffer_jobs(answer)  # first: slots run before the lanes check again
             self._fetcher.on_answer(claim, answer, asked_at)
 
     async def _restore_outcomes(self, outcomes: list[Outcome], error: StoreUnavailable) -> None:
@@ -261,7 +274,6 @@ class StoreLoop:
                 self._reporter.restore_progress(progress)
                 raise
         if self._must_reconcile and now - self._reconciled_at >= RECONCILE_INTERVAL:
-            self._reconciled_at = now
             await self._reconcile()
 
     def _release_unused(self) -> None:
@@ -274,16 +286,14 @@ class StoreLoop:
     async def _reconcile(self) -> None:
         """Release claims that the store has for us and that we do not hold, in two comparisons in a row."""
         instance = self._identity()
+        try:
+            running = await self._jobs.list_running(instance)
+        finally:
+            self._reconciled_at = self._clock.monotonic()  # from the answer, which may be late
         held = self._reporter.held
-        missing = {
-            (claim.id, claim.token)
-            for claim in await self._jobs.list_running(instance)
-            if (claim.id, claim.token) not in held
-        }
+        missing = {(claim.id, claim.token) for claim in running if (claim.id, claim.token) not in held}
         lost = missing & self._unknown_claims
-        if not self._fetcher.capacity.in_flight:
-            self._released_claims.clear()
-        self._released_claims |= lost
+        self._remember_released(lost)
         self._unknown_claims = missing - lost
         self._must_reconcile = bool(self._unknown_claims)
         if lost:
@@ -291,3 +301,9 @@ class StoreLoop:
             reply = await self._jobs.report_and_claim(instance, outcomes, None)
             released = reply.statuses.count(WriteStatus.APPLIED)
             log.warning("claims whose answer was lost were released", extra={"jobs": released})
+
+    def _remember_released(self, claims: set[tuple[JobId, int]]) -> None:
+        """The answer to a parked claim may come much later, so none is forgotten while there is room."""
+        self._released_claims |= dict.fromkeys(sorted(claims))
+        for _ in range(len(self._released_claims) - MAX_RELEASED_CLAIMS):
+            del self._released_claims[next(iter(self._released_claims))]

@@ -67,8 +67,13 @@ class TaskSpec:
         return self.decode(self._task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT))
 
 
-def build_task_specs(tasks: Iterable[Task[..., Any]]) -> dict[str, TaskSpec]:
-    return {task.name: TaskSpec(task) for task in tasks}
+def build_task_specs(tasks: Iterable[Task[..., Any]], *, in_process: bool = False) -> dict[str, TaskSpec]:
+    """`in_process`: what would run in a child process runs in this one, as its function allows."""
+    specs = {task.name: TaskSpec(task) for task in tasks}
+    for spec in specs.values():
+        if in_process and spec.pool == "process":
+            spec.pool = "loop" if spec.is_async else "thread"
+    return specs
 
 
 def blocked_outcome(job: ClaimedJob, blocked_on: str) -> Outcome:

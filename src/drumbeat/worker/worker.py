@@ -35,6 +35,7 @@ from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.parts import WorkerParts, check_process_tasks
+from drumbeat.worker.task_spec import build_task_specs
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Worker:
         ref: str | None = None,
         journal: CrashJournal | NullCrashJournal | None = None,
         may_exit: bool = False,
+        in_process: bool = False,
         on_stuck: Callable[[int], None] = lambda code: None,
         install_signals: Callable[[], None] | None = None,
     ) -> None:
@@ -66,6 +68,8 @@ class Worker:
         FORKS.watch(asyncio.get_running_loop())
         journal = journal or NullCrashJournal()
         self.core = core = WorkerCore(app, settings, journal, may_exit=may_exit, install_signals=install_signals)
+        if in_process:
+            core.task_specs = build_task_specs(app.registry, in_process=True)
         check_process_tasks(core, ref)
         self._app = app
         self._settings = settings
@@ -74,6 +78,11 @@ class Worker:
         self._identity = core.identity
         self._ref = ref
         self._on_stuck = on_stuck
+
+    @property
+    def parts(self) -> WorkerParts | None:
+        """None until its store is open."""
+        return getattr(self, "_parts", None)
 
     def request_stop(self) -> None:
         """Drain; called again: do not wait for running jobs, nor long for the store."""

@@ -1,0 +1,78 @@
+"""Call a handler as a worker would, without a store: arguments and result pass through their real encoding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Any, NoReturn
+
+from drumbeat.codec import decode_result, encode_result
+from drumbeat.context import CURRENT_JOB, RunningJob
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import NewJob
+from drumbeat.errors import InvalidArguments
+from drumbeat.internals import AppInternals
+from drumbeat.worker.reporter import encode_progress
+
+
+async def perform(internals: AppInternals, job: NewJob) -> Any:
+    task = internals.registry[job.task]
+    if task.options.batch is not None:
+        raise InvalidArguments(f"task {task.name!r} takes batches: enqueue its jobs and run_until_idle()", "job")
+    args, kwargs = task.signature.decode(job.args)
+    running = RunningJob(
+        _claim(job, internals.clock.now_us()), _check_progress, _NoCompleter(), internals.clock.now_us()
+    )
+    token = CURRENT_JOB.set(running)
+    try:
+        if task.is_async:
+            value = await task.function(*args, **kwargs)
+        else:
+            context = contextvars.copy_context()
+            value = await asyncio.to_thread(context.run, task.function, *args, **kwargs)
+    finally:
+        CURRENT_JOB.reset(token)
+    return decode_result(encode_result(value, limit=internals.settings.payload_limit), task.returns)
+
+
+def _claim(job: NewJob, now: int) -> ClaimedJob:
+    return ClaimedJob(
+        id=job.id,
+        token=now,
+        args=job.args,
+        run_at=now,
+        failures=0,
+        crashes=0,
+        replays=0,
+        blocked_since=None,
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        key=job.key,
+        signature=job.signature,
+        created_at=now,
+        due_at=now,
+        retries=job.retries,
+        timeout=job.timeout,
+        crash_limit=job.crash_limit,
+        on_dead=job.on_dead,
+    )
+
+
+def _check_progress(_: ClaimedJob, value: Any) -> None:
+    encode_progress(value)
+
+
+class _NoCompleter:
+    """There is no job in the store that could be completed."""
+
+    async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
+        self.transaction(job)
+
+    def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
+        self.transaction(job)
+
+    def transaction(self, job: RunningJob) -> NoReturn:
+        raise InvalidArguments(
+            f"{job.task}: perform() has no job that could be completed: enqueue it and run_until_idle()", "job"
+        )
