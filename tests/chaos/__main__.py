@@ -25,7 +25,7 @@ FAULT_INTERVAL = 1.8
 @click.option("--lease", default=10.0, show_default=True, help="dead_after of the workers, in seconds.")
 @click.option("--rate", default=150.0, show_default=True, help="Jobs a second of each bulk producer.")
 @click.option("--single", is_flag=True, help="One fault at a time, to measure recoveries; --faults is not used.")
-@click.option("--small", is_flag=True, help="Six processes instead of twelve.")
+@click.option("--small", is_flag=True, help="Three kinds of processes instead of twelve.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where everything is written. Default: a temporary one."
 )

@@ -150,6 +150,7 @@ KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
     "single": (produce_singly,),
     "locks": (*(take_locks,) * LOCKERS, call_at_rate, call_at_rate),
     "operator": (replay, broadcast),
+    "all": (produce_bulk, produce_singly, take_locks, call_at_rate, replay, broadcast),
 }
 
 

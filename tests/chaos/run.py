@@ -68,6 +68,8 @@ class ChaosVerdict(msgspec.Struct, kw_only=True):
     violations: list[str]
     violation_count: int
     recovery: dict[str, Any]
+    machine_load: float
+    """The highest load average of the machine during the run: far above its cores, the times say little."""
     folder: str | None
     """Where everything is kept: journal, logs, the server's files. None: removed, because nothing was wrong."""
 
@@ -83,6 +85,7 @@ class ChaosRun:
         self._counts: Counter[str] = Counter()
         self._tokens: dict[str, int] = {}
         self._failures: list[str] = []
+        self._machine_load = 0.0
         self._clock_file = plan.folder / "clock"
         self._clock = SharedClock(self._clock_file if plan.engine == "sqlite" else None)
         self._store_turn = asyncio.Lock()
@@ -167,6 +170,7 @@ class ChaosRun:
         """As a service manager: what has ended is started again."""
         while True:
             await SYSTEM.sleep(0.1)
+            self._machine_load = max(self._machine_load, os.getloadavg()[0])
             for process in self._processes:
                 if process.code is not None and process not in self._held_down:
                     process.start()
@@ -353,6 +357,7 @@ class ChaosRun:
             violations=violations[:MAX_VIOLATIONS_SHOWN],
             violation_count=len(violations),
             recovery=measure_recovery(entries, timelines),
+            machine_load=round(self._machine_load, 1),
             folder=str(self.plan.folder),
         )
 
