@@ -14,7 +14,8 @@ from tests.chaos import journal, program
 from tests.chaos.program import app
 
 RATE = "CHAOS_RATE"
-MAX_BACKLOG = 3_000
+MAX_BACKLOG = 500
+"""More, and a job that was lost waits for its turn longer than for its recovery."""
 BATCH = 50
 PLAIN = (program.quick, program.quick, program.quick, program.quick, program.threaded, program.flaky)
 SPECIAL = (
