@@ -24,7 +24,8 @@ FAULT_INTERVAL = 1.8
 @click.option("--faults", type=int, help="How many. Default: one in 1.8 s.")
 @click.option("--lease", default=10.0, show_default=True, help="dead_after of the workers, in seconds.")
 @click.option("--rate", default=150.0, show_default=True, help="Jobs a second of each bulk producer.")
-@click.option("--small", is_flag=True, help="Six processes instead of twelve.")
+@click.option("--single", is_flag=True, help="One fault at a time, to measure recoveries; --faults is not used.")
+@click.option("--small", is_flag=True, help="Three kinds of processes instead of twelve.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where everything is written. Default: a temporary one."
 )
@@ -35,6 +36,7 @@ def main(
     faults: int | None,
     lease: float,
     rate: float,
+    single: bool,
     small: bool,
     folder: Path | None,
 ) -> None:
@@ -49,20 +51,23 @@ def main(
         lease=lease,
         rate=rate,
         is_small=small,
+        is_single=single,
     )
     try:
         verdict = asyncio.run(ChaosRun(plan).run())
     except BaseException:
         print(f"the run has failed; everything is in {plan.folder}", file=sys.stderr)
         raise
+    if verdict.passed and folder is None:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        verdict.folder = None
     text = msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode()
-    (plan.folder / "verdict.json").write_text(text)
     print(text)
+    if verdict.folder is not None:
+        (plan.folder / "verdict.json").write_text(text)
     if not verdict.passed:
         print(f"{verdict.violation_count} violations; everything is in {plan.folder}", file=sys.stderr)
         sys.exit(1)
-    if folder is None:
-        shutil.rmtree(plan.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from tests.chaos import journal, program
 from tests.chaos.program import app
 
 RATE = "CHAOS_RATE"
-MAX_BACKLOG = 3_000
+MAX_BACKLOG = 500
+"""More, and a job that was lost waits for its turn longer than for its recovery."""
 BATCH = 50
 PLAIN = (program.quick, program.quick, program.quick, program.quick, program.threaded, program.flaky)
 SPECIAL = (
@@ -27,8 +28,11 @@ SPECIAL = (
     (program.doomed, 3),
     (program.timed, 1),
     (program.timed_in_process, 1),
+    (program.notice, 4),
 )
 LOCKERS = 3
+NOTICES = 0.1
+"""The share of batches that a batch of forwarded jobs follows."""
 
 dice = random.Random()
 
@@ -55,6 +59,8 @@ async def produce_bulk() -> None:
     while True:
         count = dice.randint(1, 2 * BATCH)
         await enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)], whole=True)
+        if dice.random() < NOTICES:
+            await enqueue([program.notice.bind(number + n) for n in range(dice.randint(1, BATCH))], whole=True)
         number += count
         await SYSTEM.sleep(count / rate)
         while number % 5 == 0 and await count_ready() > MAX_BACKLOG:
@@ -145,6 +151,7 @@ KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
     "single": (produce_singly,),
     "locks": (*(take_locks,) * LOCKERS, call_at_rate, call_at_rate),
     "operator": (replay, broadcast),
+    "all": (produce_bulk, produce_singly, take_locks, call_at_rate, replay, broadcast),
 }
 
 

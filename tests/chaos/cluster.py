@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos import journal
+from tests.chaos.timelines import CHILD, SUPERVISED, WORKER
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.chaos.program:app"
@@ -25,10 +26,7 @@ def _client(kind: str) -> Command:
 SMALL = {
     "worker-1": _worker(),
     "supervised-1": _worker("--processes", "2"),
-    "bulk-1": _client("bulk"),
-    "single-1": _client("single"),
-    "locks-1": _client("locks"),
-    "operator-1": _client("operator"),
+    "clients-1": _client("all"),  # each Python takes most of a second of CPU to start
 }
 WHOLE = {
     "worker-1": _worker("--role", "worker"),
@@ -94,6 +92,18 @@ class ChaosProcess:
     def descendants(self) -> list[int]:
         return _descendants(self.process.pid)
 
+    def workers(self) -> list[int]:
+        """Its processes that run jobs."""
+        if self.name.startswith("supervised"):
+            return _children(self.process.pid)
+        return [self.process.pid] if self.name.startswith("worker") else []
+
+    def describe(self, pid: int) -> str:
+        """What this process of it is."""
+        if pid == self.process.pid:
+            return WORKER
+        return SUPERVISED if pid in self.workers() else CHILD
+
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         self.process.wait(10)
@@ -105,8 +115,11 @@ class ChaosProcess:
 
 
 def _descendants(pid: int) -> list[int]:
+    return [each for child in _children(pid) for each in (child, *_descendants(child))]
+
+
+def _children(pid: int) -> list[int]:
     try:
-        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-    return [each for child in map(int, listed) for each in (child, *_descendants(child))]

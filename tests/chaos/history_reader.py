@@ -6,7 +6,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.chaos.journal import Entry
-from tests.chaos.program import INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
+from tests.chaos.program import FORWARDED, INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
 from tests.proof.final_state import read_fire, read_job
 
@@ -14,7 +14,9 @@ PAGE = 1_000
 
 
 def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance], *, grace: float) -> proof.History:
-    history = proof.History(disturbances=disturbances, timeouts=TIMEOUTS, poisonous=POISONOUS, grace=grace)
+    history = proof.History(
+        disturbances=disturbances, timeouts=TIMEOUTS, poisonous=POISONOUS, grace=grace, forwarded=FORWARDED
+    )
     history.interruptible = INTERRUPTIBLE
     history.policies[SCHEDULE] = proof.SchedulePolicy(period=PERIOD, overlap="allow")
     asks: dict[str, proof.Enqueued] = {}
@@ -62,6 +64,10 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
                     proof.ResourceWrite(
                         resource=facts["resource"], token=facts["token"], at=entry.at, accepted=facts["accepted"]
                     )
+                )
+            case "delivered":
+                history.deliveries.append(
+                    proof.Delivered(job=facts["job"], at=entry.at, taken=facts["taken"], answered=facts["answered"])
                 )
             case "heard":
                 history.heard.append(

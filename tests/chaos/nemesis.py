@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 PROCESS_FAULTS = ("kill", "kill", "stop", "terminate", "kill child", "kill leader")
+SINGLE_FAULTS = ("kill worker", "kill worker", "kill leader", "kill child", "restart")
+"""What recovery times are promised for, one at a time."""
 
 
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,17 @@ def _draw_seconds(dice: random.Random, kind: str, lease: float) -> float:
     if kind == "step clock":
         return dice.choice((-1, 1)) * dice.uniform(0.5, 30.0)
     return dice.uniform(0.2, 1.5)
+
+
+def draw_single_faults(seed: int, seconds: float, store_faults: tuple[str, ...], lease: float) -> list[PlannedFault]:
+    """Each is over before the next begins, so that each recovery is that of one fault."""
+    dice = random.Random(f"single {seed}")
+    kinds = [kind for kind in SINGLE_FAULTS if kind.startswith("kill") or kind in store_faults]
+    gap = 1.6 * lease
+    return [
+        PlannedFault(at=gap * number, kind=dice.choice(kinds), seconds=dice.uniform(0.2, 1.5), pick=dice.random())
+        for number in range(max(1, int(seconds / gap)))
+    ]
 
 
 def choose(items: list[Any], pick: float) -> Any:

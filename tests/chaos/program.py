@@ -12,6 +12,7 @@ from drumbeat import Drumbeat, LeaderChanged, Snooze, current_job
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import LockLost
 from drumbeat.retry import Backoff
+from drumbeat.sinks import WebhookSink
 from tests.chaos import journal
 from tests.chaos.shared_clock import SharedClock
 
@@ -25,6 +26,8 @@ PERIOD = 1
 INTERRUPTIBLE = ("slow",)
 SLOTS = int(os.environ.get("DRUMBEAT_CONCURRENCY", "10"))
 """Of this process."""
+FORWARDED = ("notice",)
+RECEIVER = "CHAOS_RECEIVER"
 
 app = Drumbeat(name="chaos", clock=CLOCK)
 
@@ -197,3 +200,19 @@ async def tick() -> str:
 @app.on_event(LeaderChanged)
 def see_leader(event: LeaderChanged) -> None:
     journal.write("leader", term=event.term, leader=str(event.leader))
+
+
+notice = app.forward(
+    "notice",
+    to=WebhookSink(
+        url=os.environ.get(RECEIVER, "http://127.0.0.1:9/"),
+        secret="a secret of more than sixteen bytes",
+        allow_private=True,
+        connections=4,
+        batch=16,
+    ),
+    type=int,
+    queue="notices",
+    retries=50,
+    backoff=QUICK,
+)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,14 @@ from drumbeat.store.urls import migrate_store, open_store
 from tests.chaos import clients, cluster, journal, program, shared_clock
 from tests.chaos.cluster import ChaosProcess
 from tests.chaos.history_reader import build_history, read_store
-from tests.chaos.nemesis import PlannedFault, choose, draw_faults
+from tests.chaos.nemesis import PlannedFault, choose, draw_faults, draw_single_faults
+from tests.chaos.receiver import Receiver
 from tests.chaos.recovery import measure_recovery
 from tests.chaos.shared_clock import SharedClock
 from tests.chaos.stores import NETWORK, STORES
+from tests.chaos.timelines import read_timelines
 from tests.proof.checkers import check
+from tests.proof.deliveries import check_deliveries
 from tests.proof.history import Disturbance
 from tests.waiting import until
 
@@ -44,6 +47,8 @@ class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     """Jobs in a second that each bulk producer enqueues."""
     is_small: bool
+    is_single: bool = False
+    """One fault at a time, to measure recoveries."""
 
 
 class ChaosVerdict(msgspec.Struct, kw_only=True):
@@ -56,11 +61,17 @@ class ChaosVerdict(msgspec.Struct, kw_only=True):
     runs: int
     fires: int
     lock_grants: int
+    deliveries: int
+    load: dict[str, int]
+    """Events of the journal: who was there, and did what he is there for."""
     faults: dict[str, int]
     violations: list[str]
     violation_count: int
     recovery: dict[str, Any]
-    folder: str
+    machine_load: float
+    """The highest load average of the machine during the run: far above its cores, the times say little."""
+    folder: str | None
+    """Where everything is kept: journal, logs, the server's files. None: removed, because nothing was wrong."""
 
 
 class ChaosRun:
@@ -74,18 +85,23 @@ class ChaosRun:
         self._counts: Counter[str] = Counter()
         self._tokens: dict[str, int] = {}
         self._failures: list[str] = []
+        self._machine_load = 0.0
         self._clock_file = plan.folder / "clock"
         self._clock = SharedClock(self._clock_file if plan.engine == "sqlite" else None)
         self._store_turn = asyncio.Lock()
+        self._receiver = Receiver(random.Random(f"receiver {plan.seed}"))
 
     async def run(self) -> ChaosVerdict:
         journal_file = self.plan.folder / "journal"
         os.environ[journal.FILE] = str(journal_file)
+        journal.write("clock", wall=self._clock.now_us() / 1e6)
         stalls = StallWatch(self._disturb)
+        has_passed = False
         try:
             await self._store.open()
             await migrate_store(self._store.direct_url)
             fence = await asyncio.start_server(self._serve_fence, "127.0.0.1", 0)
+            await self._receiver.start()
             environment = self._environment(fence.sockets[0].getsockname()[1])
             names = cluster.SMALL if self.plan.is_small else cluster.WHOLE
             self._processes = [
@@ -99,11 +115,17 @@ class ChaosRun:
                     await self._recover()
                     watch.cancel()
                     await self._stop()
-            return await self._judge(journal_file)
+            verdict = await self._judge(journal_file)
+            has_passed = verdict.passed
+            return verdict
         finally:
             for process in self._processes:
                 with suppress(Exception):
                     process.kill()
+            self._receiver.close()
+            if not has_passed:
+                with suppress(Exception):
+                    self._store.save(self.plan.folder / "server")
             self._store.close()
 
     def _environment(self, fence: int) -> dict[str, str]:
@@ -121,6 +143,7 @@ class ChaosRun:
             "DRUMBEAT_CONCURRENCY": "6",  # each crash suspect starts a Python: 2 cores start few at once
             clients.RATE: str(self.plan.rate),
             program.FENCE: str(fence),
+            program.RECEIVER: self._receiver.url,
         }
 
     async def _has_begun(self) -> bool:
@@ -147,6 +170,7 @@ class ChaosRun:
         """As a service manager: what has ended is started again."""
         while True:
             await SYSTEM.sleep(0.1)
+            self._machine_load = max(self._machine_load, os.getloadavg()[0])
             for process in self._processes:
                 if process.code is not None and process not in self._held_down:
                     process.start()
@@ -155,7 +179,10 @@ class ChaosRun:
 
     async def _inject(self) -> None:
         plan, began = self.plan, time.monotonic()
-        faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
+        if plan.is_single:
+            faults = draw_single_faults(plan.seed, plan.seconds, self._store.faults, plan.lease)
+        else:
+            faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
         async with asyncio.TaskGroup() as group:
             for fault in faults:
                 await SYSTEM.sleep(max(0.0, began + fault.at - time.monotonic()))
@@ -216,11 +243,13 @@ class ChaosRun:
             pid = choose(process.descendants(), fault.pick * 7 % 1)
             self._kill(process, [pid], leader=False)
             return str(process.node)
-        process = choose(serving if fault.kind == "terminate" else running, fault.pick)
+        process = choose(self._targets(fault.kind, running, serving), fault.pick)
         if process is None:
             return None
         node = str(process.node)
-        if fault.kind == "kill":
+        if fault.kind == "kill worker" and process.name.startswith("supervised"):
+            self._kill(process, [choose(process.workers(), fault.pick * 7 % 1)], leader=False)
+        elif fault.kind in ("kill", "kill worker"):
             self._kill(process, [process.process.pid, *process.descendants()], leader=False)
         elif fault.kind == "terminate":
             process.terminate()
@@ -230,12 +259,17 @@ class ChaosRun:
             process.signal(signal.SIGCONT)
         return node
 
+    def _targets(self, kind: str, running: list[ChaosProcess], serving: list[ChaosProcess]) -> list[ChaosProcess]:
+        if kind == "kill worker":
+            return [each for each in serving if each.workers()]
+        return serving if kind == "terminate" else running
+
     def _kill(self, process: ChaosProcess, pids: list[int], *, leader: bool) -> None:
-        is_supervised = process.name.startswith("supervised") and process.process.pid not in pids
+        what = process.describe(pids[0])
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        journal.write("killed", pids=pids, leader=leader, supervised=is_supervised, wall=self._clock.now_us() / 1e6)
+        journal.write("killed", pids=pids, leader=leader, what=what, wall=self._clock.now_us() / 1e6)
 
     async def _kill_leader(self) -> str | None:
         with suppress(DrumbeatError):
@@ -298,9 +332,11 @@ class ChaosRun:
         history = build_history(entries, self._disturbances, grace=2 * self.plan.lease + 5)
         async with await self._open_store() as store:
             await read_store(store, history)
+            timelines = await read_timelines(store, entries)
         violations = [
             *self._failures,
             *check(history),
+            *check_deliveries(history),
             *(f"client: {entry.facts['error']}" for entry in entries if entry.event == "mistake"),
         ]
         if violations:
@@ -315,12 +351,24 @@ class ChaosRun:
             runs=len(history.started),
             fires=len(history.fires),
             lock_grants=len(history.locks),
+            deliveries=sum(delivery.taken for delivery in history.deliveries),
+            load=count_load(entries),
             faults=dict(sorted(self._counts.items())),
             violations=violations[:MAX_VIOLATIONS_SHOWN],
             violation_count=len(violations),
-            recovery=measure_recovery(entries),
+            recovery=measure_recovery(entries, timelines),
+            machine_load=round(self._machine_load, 1),
             folder=str(self.plan.folder),
         )
+
+
+def count_load(entries: Sequence[journal.Entry]) -> dict[str, int]:
+    counts = Counter(entry.event for entry in entries)
+    asks = [entry.facts for entry in entries if entry.event == "asks"]
+    counts["unique asks"] = sum(facts["key"] is not None for facts in asks)
+    counts["batches"] = sum(facts["batch"] is not None for facts in asks)
+    counts["delayed asks"] = sum(facts["delay"] > 0 for facts in asks)
+    return dict(sorted(counts.items()))
 
 
 class StallWatch:

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -28,6 +29,9 @@ class ChaosStore:
 
     async def open(self) -> None:
         pass
+
+    def save(self, folder: Path) -> None:
+        """Keep what a server has, its log among it: `close` removes it. A SQLite file is in the run's folder anyway."""
 
     def close(self) -> None:
         self.heal()
@@ -64,6 +68,10 @@ class ChaosRedis(ChaosStore):
         self.direct_url = self.server.url
         await self.open_proxy(self.server.port)
 
+    def save(self, folder: Path) -> None:
+        self.server.kill()
+        _copy(self.server.folder, folder)
+
     def go_away(self, how: str) -> None:
         if how == "hang":
             self.server.pause()
@@ -87,6 +95,10 @@ class ChaosPostgres(ChaosStore):
         self.server = self.stack.enter_context(PostgresServer(in_memory=True))
         self.direct_url = self.server.url
         await self.open_proxy(self.server.port)
+
+    def save(self, folder: Path) -> None:
+        self.server.stop("immediate")
+        _copy(self.server._folder, folder)
 
     def go_away(self, how: str) -> None:
         if how == "hang":
@@ -112,6 +124,11 @@ class ChaosPostgres(ChaosStore):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         with suppress(ProcessLookupError):
             os.kill(int(self.dice.choice(children)), signal.SIGKILL)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """With the owners, so that a server can be started on it."""
+    subprocess.run(["cp", "-a", source, target], check=True)
 
 
 STORES = {"sqlite": ChaosStore, "postgres": ChaosPostgres, "redis": ChaosRedis}

@@ -117,7 +117,7 @@ def results_are_their_own(history: History) -> Iterator[str]:
     results = {end.run: end.result for end in history.ended}
     for job in history.jobs:
         for attempt in job.attempts:
-            if attempt.outcome != "succeeded":
+            if attempt.outcome != "succeeded" or job.task in history.forwarded:  # what is sent has no run
                 continue
             run = by_token.get((job.id, attempt.token))
             if run is None:

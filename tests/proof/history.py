@@ -120,6 +120,17 @@ class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
     told: int
 
 
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver was sent the message of a forwarded job."""
+
+    job: str
+    at: float
+    taken: bool
+    """It accepted the message; otherwise it refused it."""
+    answered: bool
+    """It said so."""
+
+
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """A fault, and the node that it concerns; None: all."""
 
@@ -302,6 +313,7 @@ class History(msgspec.Struct, kw_only=True):
     writes: list[ResourceWrite] = []
     heard: list[Heard] = []
     broadcasts: list[Broadcast] = []
+    deliveries: list[Delivered] = []
     disturbances: list[Disturbance] = []
     claims: list[ClaimMade] = []
     releases: list[ReleaseSent] = []
@@ -336,3 +348,5 @@ class History(msgspec.Struct, kw_only=True):
     """None: not known, nothing is said about times without a leader."""
     max_displaced: int | None = None
     """How many younger jobs of its queue and priority may be claimed before a job: claimers x batch; None: not known."""
+    forwarded: Sequence[str] = ()
+    """Tasks whose jobs are sent to a receiver instead of run."""

@@ -31,18 +31,69 @@ async def test_few_run_at_once_whatever_the_concurrency(concurrency: int, childr
 async def test_who_finds_too_many_waiting_is_put_off_at_once_and_for_as_long_as_they_run() -> None:
     clock = FakeClock()
     room = CrashSuspectLimiter(1, clock)
-    async with room.acquire_child():
-        with pytest.raises(NoChildFree) as soon:
-            async with room.acquire_child():
-                pass
+    async with room.acquire_child() as on_started:
+        on_started()
+        assert await put_off(room) == [0.5e6]
         await clock.advance(3_600)
-        with pytest.raises(NoChildFree) as late:
-            async with room.acquire_child():
-                pass
-    assert 0.5e6 <= soon.value.delay_us <= 1.5e6
-    assert 30e6 <= late.value.delay_us <= 90e6
+        assert await put_off(room) == [60e6]
     async with room.acquire_child():
         pass
+
+
+async def put_off(room: CrashSuspectLimiter, count: int = 1) -> list[float]:
+    """The delays of so many suspects that find no child."""
+    delays: list[float] = []
+    for _ in range(count):
+        with pytest.raises(NoChildFree) as error:
+            async with room.acquire_child():
+                pass
+        delays.append(error.value.delay_us)
+    return delays
+
+
+async def test_a_child_that_loads_the_program_puts_nobody_off_for_long() -> None:
+    clock = FakeClock()
+    room = CrashSuspectLimiter(1, clock)
+    async with room.acquire_child():
+        await clock.advance(30)
+        assert await put_off(room) == [0.5e6]
+
+
+@pytest.mark.parametrize("run_seconds", [0.03, 3.0])
+async def test_those_that_are_put_off_come_back_one_after_another_as_fast_as_they_are_served(
+    run_seconds: float,
+) -> None:
+    clock = FakeClock()
+    room = CrashSuspectLimiter(1, clock)
+    async with room.acquire_child() as on_started:
+        on_started()
+        await clock.advance(run_seconds)
+    async with room.acquire_child() as on_started:
+        on_started()
+        delays = await put_off(room, 10)
+    assert delays == pytest.approx([0.5e6 + number * run_seconds * 1e6 for number in range(10)])
+
+
+async def test_while_suspects_are_served_quickly_many_wait_for_a_child_and_none_is_put_off() -> None:
+    clock = FakeClock()
+    room, served = CrashSuspectLimiter(1, clock), 0
+
+    async def run() -> None:
+        nonlocal served
+        async with room.acquire_child() as on_started:
+            on_started()
+            await asyncio.tasks.sleep(0)
+            served += 1
+
+    await run()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(50):
+            group.create_task(run())
+    assert served == 51
+    async with room.acquire_child() as on_started:
+        on_started()
+        await clock.advance(1.0)  # this one is not quick
+        assert len(await put_off(room, 2)) == 2
 
 
 async def test_who_waits_too_long_for_a_child_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:

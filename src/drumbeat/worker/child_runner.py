@@ -5,6 +5,7 @@ timeout, and limits how many suspects run at once.
 """
 
 import functools
+from collections.abc import Callable
 
 from drumbeat.clock import Timer
 from drumbeat.context import Completion
@@ -37,20 +38,23 @@ class ChildRunner:
         try:
             if spec.pool == "process":
                 return await self._run_in_child(run, spec)
-            async with self._suspects.acquire_child():
-                return await self._run_in_child(run, spec)
+            async with self._suspects.acquire_child() as on_suspect_started:
+                return await self._run_in_child(run, spec, on_suspect_started)
         except NoChildFree as error:
             return HandlerResult(kind=ResultKind.SNOOZED, delay=error.delay_us, error=Failure("Suspect", str(error)))
         except ChildFailed as error:
             # Not the job's fault: it is put off, uncharged. The log names the problem of the program.
             return HandlerResult(kind=ResultKind.SNOOZED, delay=CHILD_FAILED_DELAY_US, error=describe_failure(error))
 
-    async def _run_in_child(self, run: HandlerRun, spec: TaskSpec) -> HandlerResult:
+    async def _run_in_child(
+        self, run: HandlerRun, spec: TaskSpec, on_suspect_started: Callable[[], None] = lambda: None
+    ) -> HandlerResult:
         """The timeout counts from the start of the handler, not of the child, to the handler's end there."""
         timers: list[Timer] = []
         limit = spec.timeout_for(run.jobs)
 
         def on_started() -> None:
+            on_suspect_started()
             # Until the child reports the result, only the store knows whether the handler has completed the job.
             run.running.completion = Completion.UNCONFIRMED
             if limit is not None:

@@ -1,20 +1,28 @@
 """Limit how many crash suspects run at once: jobs that ran when a worker died, and therefore run alone in a child process.
 
-A worker that died may leave as many suspects as it had slots, and each child process has the whole program in memory. So only a
-few run at a time, one job in each child, and a child that survives is reused. Suspects that find no child wait briefly in their
-slot, in half of the slots at most, and are then put off in the store: other jobs go on meanwhile, and other workers may take
-them.
+A worker without a supervisor may leave thousands: all that it had claimed. Each child process has the whole program in memory,
+so only a few run at a time, one job in each child, and a child that survives is reused. Suspects that find no child wait in
+their slot: in any slot while the children serve them quickly, as most ran beside the culprit and are as short as ever; else in
+half of the slots at most. The others are put off in the store: other jobs go on meanwhile, and other workers may take them.
+
+Those that are put off come back one after another, as fast as suspects have been served so far: if all came back at once, a few
+would find a child and the others would be put off again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from drumbeat.clock import Clock, jitter
+from drumbeat.clock import Clock
 
 MAX_CHILDREN = 4
-MAX_WAIT = 2.0
-MIN_DELAY, MAX_DELAY = 1.0, 60.0
+MAX_WAIT, MAX_QUICK_WAIT = 2.0, 0.2
+MAX_QUICK_RUN = 0.02
+"""Children whose suspects take no longer than this, on average, serve quickly."""
+MIN_DELAY, MAX_DELAY = 0.5, 60.0
+FIRST_RUN_SECONDS = 0.004
+"""What a suspect is assumed to take before one has ended."""
+EWMA_WEIGHT = 0.2
 
 
 class NoChildFree(Exception):
@@ -28,6 +36,30 @@ class NoChildFree(Exception):
         self.delay_us = delay_us
 
 
+class TurnPlanner:
+    """How fast suspects are served, and when those that found no child come back. Pure."""
+
+    def __init__(self, children: int) -> None:
+        self._children = children
+        self._run_seconds: float | None = None
+        self._last_turn = 0.0
+
+    def record_run(self, seconds: float) -> None:
+        before = seconds if self._run_seconds is None else self._run_seconds
+        self._run_seconds = before + EWMA_WEIGHT * (seconds - before)
+
+    def is_quick(self, busy_for: float) -> bool:
+        """Whether a child will soon be free. `busy_for`: how long the handlers in all children have been running."""
+        return self._run_seconds is not None and self._run_seconds <= MAX_QUICK_RUN and busy_for <= MAX_QUICK_WAIT
+
+    def next_delay(self, now: float, busy_for: float) -> float:
+        """Seconds until the next turn: each call takes one."""
+        run_seconds = FIRST_RUN_SECONDS if self._run_seconds is None else self._run_seconds
+        earliest = now + max(MIN_DELAY, busy_for)
+        self._last_turn = min(now + MAX_DELAY, max(earliest, self._last_turn + run_seconds / self._children))
+        return self._last_turn - now
+
+
 class CrashSuspectLimiter:
     def __init__(self, concurrency: int, clock: Clock) -> None:
         self._clock = clock
@@ -35,39 +67,51 @@ class CrashSuspectLimiter:
         self._slots = 0
         self._children = max(1, min(MAX_CHILDREN, self._max_slots))
         self._free = asyncio.Semaphore(self._children)
-        self._began: dict[object, float] = {}
+        self._turns = TurnPlanner(self._children)
+        self._started: dict[object, float | None] = {}
+        """When the handler in each busy child started; None: not yet, the child may be loading the program."""
 
     @asynccontextmanager
-    async def acquire_child(self) -> AsyncIterator[None]:
-        """Occupy one of the children while the body runs.
+    async def acquire_child(self) -> AsyncIterator[Callable[[], None]]:
+        """Occupy one of the children while the body runs. The body makes the call that it is given when the handler starts.
 
         Raises:
-            NoChildFree: none became free within MAX_WAIT, or too many wait already.
+            NoChildFree: none became free in time, or too many wait already.
         """
-        if self._slots >= self._max_slots:
+        is_crowded = self._slots >= self._max_slots
+        if is_crowded and not self._turns.is_quick(self._busy_for()):
             raise self._none_free()
         self._slots += 1
         try:
-            await self._wait()
+            await self._wait(MAX_QUICK_WAIT if is_crowded else MAX_WAIT)
             me = object()
-            self._began[me] = self._clock.monotonic()
+            self._started[me] = None
+
+            def on_started() -> None:
+                self._started[me] = self._clock.monotonic()
+
             try:
-                yield
+                yield on_started
             finally:
-                del self._began[me]
+                started = self._started.pop(me)
+                if started is not None:
+                    self._turns.record_run(self._clock.monotonic() - started)
                 self._free.release()
         finally:
             self._slots -= 1
 
-    async def _wait(self) -> None:
+    async def _wait(self, timeout: float) -> None:
         try:
-            async with asyncio.timeout(MAX_WAIT):
+            async with asyncio.timeout(timeout):
                 await self._free.acquire()
         except TimeoutError:
             raise self._none_free() from None
 
+    def _busy_for(self) -> float:
+        """How long the handler that started last has been running."""
+        now = self._clock.monotonic()
+        return min((0.0 if started is None else now - started for started in self._started.values()), default=0.0)
+
     def _none_free(self) -> NoChildFree:
-        """Delay by as long as the suspects have been running, up to MAX_DELAY."""
-        ran = self._clock.monotonic() - min(self._began.values(), default=self._clock.monotonic())
-        delay = jitter(min(MAX_DELAY, max(MIN_DELAY, ran)))
-        return NoChildFree(round(delay * 1e6), len(self._began))
+        delay = self._turns.next_delay(self._clock.monotonic(), self._busy_for())
+        return NoChildFree(round(delay * 1e6), len(self._started))
