@@ -1,0 +1,56 @@
+"""What a process takes of the machine, and what is noise in each kind of series."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.soak.flatness import Sample, SeriesVerdict, Tolerance, judge
+
+MIB = float(1 << 20)
+TOLERANCES = {
+    "rss": Tolerance(floor=2 * MIB, share=0.03),
+    "descriptors": Tolerance(floor=3, share=0.05),
+    "threads": Tolerance(floor=3, share=0.05),
+    "children": Tolerance(floor=2, share=0.0),
+    "connections": Tolerance(floor=3, share=0.05),
+    "bytes": Tolerance(floor=1 * MIB, share=0.15),
+    "dead tuples": Tolerance(floor=1_000, share=0.3),
+    "rows": Tolerance(floor=100, share=0.2),
+    "members": Tolerance(floor=100, share=0.2),
+    "keys": Tolerance(floor=20, share=0.1),
+}
+
+
+def measure_process(pid: int, descendants: Iterable[int]) -> dict[str, float]:
+    """Raises OSError if it is gone."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    if "VmRSS" not in status:
+        raise ProcessLookupError(pid)
+    return {
+        "rss": int(status["VmRSS"].split()[0]) * 1_024.0,
+        "descriptors": float(len(list(Path(f"/proc/{pid}/fd").iterdir()))),
+        "threads": float(status["Threads"]),
+        "children": float(len(list(descendants))),
+    }
+
+
+def find_tolerance(series: str) -> Tolerance:
+    """By the word in a series' name: `worker-1 rss`, `rows of history`, `wal bytes`."""
+    return next(tolerance for word, tolerance in TOLERANCES.items() if word in series)
+
+
+class SeriesSet:
+    """Series that are sampled together. With `absent_is_zero` a value that a sample lacks is zero: keys that come later."""
+
+    def __init__(self, *, absent_is_zero: bool = False) -> None:
+        self._samples: list[tuple[float, Mapping[str, float]]] = []
+        self._absent_is_zero = absent_is_zero
+
+    def add(self, at: float, values: Mapping[str, float]) -> None:
+        self._samples.append((at, values))
+
+    def list_samples(self, name: str) -> list[Sample]:
+        return [(at, values.get(name, 0.0)) for at, values in self._samples if self._absent_is_zero or name in values]
+
+    def judge_all(self) -> dict[str, SeriesVerdict]:
+        names = sorted({name for _, values in self._samples for name in values})
+        return {name: judge(self.list_samples(name), find_tolerance(name)) for name in names}
