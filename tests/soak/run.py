@@ -35,6 +35,8 @@ MIN_RESTART_INTERVAL = 60.0
 RESTARTS = 10
 DOWN_SECONDS = 1.5
 """How long a server is away."""
+SETTLE_SECONDS = 30.0
+"""From the last restart to the end."""
 RECOVERY_TIMEOUT = 90.0
 MAX_SHOWN = 50
 PAGE = 1_000
@@ -175,7 +177,8 @@ class SoakRun:
         return None
 
     async def _restart(self) -> None:
-        while True:
+        last = time.monotonic() + self.plan.seconds - SETTLE_SECONDS
+        while time.monotonic() + self.plan.restart_interval < last:
             await SYSTEM.sleep(self.plan.restart_interval)
             self._restarts += 1
             if self._store.has_server:

@@ -1,9 +1,10 @@
 """What a process takes of the machine, and what is noise in each kind of series."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from tests.soak.flatness import Sample, SeriesVerdict, Tolerance, judge
+from tests.soak.flatness import MIN_SAMPLES, Sample, SeriesVerdict, Tolerance, judge
 
 MIB = float(1 << 20)
 TOLERANCES = {
@@ -20,17 +21,31 @@ TOLERANCES = {
 }
 
 
-def measure_process(pid: int, descendants: Iterable[int]) -> dict[str, float]:
+def measure_process(pid: int, descendants: Iterable[int] = ()) -> dict[str, float]:
     """Raises OSError if it is gone."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    if "VmRSS" not in status:
-        raise ProcessLookupError(pid)
-    return {
-        "rss": int(status["VmRSS"].split()[0]) * 1_024.0,
+    children = list(descendants)
+    status = read_status(pid)
+    found = {
+        "rss": read_rss(status),
         "descriptors": float(len(list(Path(f"/proc/{pid}/fd").iterdir()))),
         "threads": float(status["Threads"]),
-        "children": float(len(list(descendants))),
+        "children": float(len(children)),
     }
+    sizes = []
+    for child in children:
+        with suppress(OSError):
+            sizes.append(read_rss(read_status(child)))
+    return found | ({"largest child's rss": max(sizes)} if sizes else {})
+
+
+def read_status(pid: int) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+
+
+def read_rss(status: Mapping[str, str]) -> float:
+    if "VmRSS" not in status:
+        raise ProcessLookupError("No such process: it has ended and nobody has waited for it")
+    return int(status["VmRSS"].split()[0]) * 1_024.0
 
 
 def find_tolerance(series: str) -> Tolerance:
@@ -53,4 +68,10 @@ class SeriesSet:
 
     def judge_all(self) -> dict[str, SeriesVerdict]:
         names = sorted({name for _, values in self._samples for name in values})
-        return {name: judge(self.list_samples(name), find_tolerance(name)) for name in names}
+        listed = {name: self.list_samples(name) for name in names}
+        # A child that comes and goes has few samples.
+        return {
+            name: judge(samples, find_tolerance(name))
+            for name, samples in listed.items()
+            if len(samples) >= MIN_SAMPLES
+        }
