@@ -1,4 +1,4 @@
-"""Somebody who looks at the dashboard now and then: pages, metrics, a stream of events, a queue that is paused and resumed."""
+"""Somebody who looks at the dashboard now and then: pages, metrics, a stream of events, a schedule that is paused and resumed."""
 
 import itertools
 from collections import Counter
@@ -42,7 +42,7 @@ class DashboardVisitor:
                     if number % 5 == 0:
                         await self._follow_events(client)
                         for action in ("pause", "resume"):
-                            self.count(await client.post(f"/api/v1/queues/spare/{action}", json={}))
+                            self.count(await client.post(f"/api/v1/schedules/report/{action}", json={}))
                 except httpx.HTTPError as error:
                     self.statuses[type(error).__name__] += 1
 

@@ -19,6 +19,8 @@ SINGLY = 0.2
 PLAIN = (program.quick, program.quick, program.quick, program.threaded, program.flaky)
 SPECIAL = ((program.slow, 4), (program.locked, 6), (program.doomed, 2), (program.apart, 2), (program.quick, 4))
 KEYS = 10
+MAX_BACKLOG = 500
+"""A machine that is too busy for the rate gets less: a backlog is no leak."""
 RESULT_TIMEOUT = 20.0
 
 dice = random.Random()
@@ -48,6 +50,12 @@ async def produce_bulk() -> None:
         await enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)])
         number += count
         await SYSTEM.sleep(count / (rate * (1 - SINGLY)))
+        while await count_ready() > MAX_BACKLOG:
+            await SYSTEM.sleep(0.5)
+
+
+async def count_ready() -> int:
+    return sum(queue.ready for queue in await app.queues.list())
 
 
 async def produce_singly() -> None:
