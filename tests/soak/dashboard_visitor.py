@@ -1,4 +1,4 @@
-"""Somebody who looks at the dashboard now and then: pages, metrics, a stream of events, a schedule that is paused and resumed."""
+"""Somebody who looks at the dashboard now and then: pages, metrics, events; and pauses and resumes a schedule."""
 
 import itertools
 from collections import Counter

@@ -17,7 +17,13 @@ RATE = "SOAK_RATE"
 SINGLY = 0.2
 """The share of jobs that are enqueued one by one."""
 PLAIN = (program.quick, program.quick, program.quick, program.threaded, program.flaky)
-SPECIAL = ((program.slow, 4), (program.locked, 6), (program.doomed, 2), (program.apart, 2), (program.quick, 4))
+SPECIAL: Sequence[tuple[Any, int]] = (
+    (program.slow, 4),
+    (program.locked, 6),
+    (program.doomed, 2),
+    (program.apart, 2),
+    (program.quick, 4),
+)
 KEYS = 10
 MAX_BACKLOG = 500
 """A machine that is too busy for the rate gets less: a backlog is no leak."""

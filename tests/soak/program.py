@@ -23,7 +23,7 @@ QUICK = Backoff(base=0.2, cap=1)
 planted = os.environ.get(PLANT, "")
 pruner.RUN_INTERVAL = 86_400.0 if planted == "pruning" else 8.0
 pruner.BATCH_DELAY = 0.05
-pruner.TEN_SECONDS_RETENTION_US = int(RETENTION_SECONDS * 1e6)
+pruner.TEN_SECONDS_RETENTION_US = int(RETENTION_SECONDS * 1e6)  # type: ignore[attr-defined]
 pruner.INSTANCE_RETENTION_SECONDS = RETENTION_SECONDS
 pruner.TOTALS_RETENTION_SECONDS = RETENTION_SECONDS
 pruner.ORPHAN_RETENTION_SECONDS = RETENTION_SECONDS

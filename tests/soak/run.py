@@ -150,7 +150,7 @@ class SoakRun:
                 await SYSTEM.sleep(self.plan.sample_interval)
 
     def _measure_processes(self) -> dict[str, float]:
-        found = {}
+        found: dict[str, float] = {}
         for name, pid, descendants in self._list_pids():
             with suppress(OSError):
                 found |= {f"{name} {kind}": value for kind, value in measure_process(pid, descendants).items()}
