@@ -7,16 +7,22 @@ shorter than a block. Two questions are asked of it:
   series; what is more is growth, unless a day of it would add less than `per_day` of the level.
 - has it stepped up? The 90th percentile of the last third must not exceed that of the middle third by more than noise and what
   `per_day` allows in that time.
+- does it grow between restarts? A restarted server closes every connection, leaked ones too: their number is a saw-tooth that
+  the first two questions take for flat. So where a restart resets a series, its slope in the second half of each time between
+  two restarts counts as well; in the first half pools fill again.
 """
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
 BLOCKS = 12
 MIN_SAMPLES = 24
 """With fewer a run says nothing."""
+MIN_HALF_SAMPLES = 4
+MIN_RISES = 3
 DAY_SECONDS = 86_400.0
 
 Sample = tuple[float, float]
@@ -32,6 +38,7 @@ class Tolerance(msgspec.Struct, frozen=True):
     """Of its level."""
     per_day: float = 0.25
     """Growth in a day, as a share of the level, that a run of any length accepts."""
+    is_reset_by_restarts: bool = False
 
 
 class SeriesVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +53,8 @@ class SeriesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def judge(samples: Sequence[Sample], tolerance: Tolerance) -> SeriesVerdict:
-    """The verdict about one series, sorted by time."""
+def judge(samples: Sequence[Sample], tolerance: Tolerance, restarts: Sequence[float] = ()) -> SeriesVerdict:
+    """The verdict about one series, sorted by time, as are the times of restarts."""
     if len(samples) < MIN_SAMPLES:
         raise ValueError(f"{len(samples)} samples are too few to judge: {MIN_SAMPLES} are needed")
     begin, end = samples[0][0], samples[-1][0]
@@ -64,6 +71,8 @@ def judge(samples: Sequence[Sample], tolerance: Tolerance) -> SeriesVerdict:
         reason = f"grows by {slope * 3_600:.4g} an hour"
     elif last - middle > noise + tolerance.per_day * level * third / DAY_SECONDS:
         reason = f"stepped from {middle:.4g} to {last:.4g}"
+    elif tolerance.is_reset_by_restarts and (rise := find_rise(steady, restarts)) > noise:
+        reason = f"grows by {rise:.4g} between two restarts"
     return SeriesVerdict(
         first=samples[0][1],
         median=level,
@@ -95,6 +104,16 @@ def find_slope(samples: Sequence[Sample]) -> float:
         for number, (begin, earlier) in enumerate(samples)
         for end, later in samples[number + 1 :]
     )
+
+
+def find_rise(samples: Sequence[Sample], restarts: Sequence[float]) -> float:
+    """The median growth from one restart to the next, by the slope in the second half of that time."""
+    rises = []
+    for begin, end in pairwise((*restarts, samples[-1][0])):
+        half = [sample for sample in samples if (begin + end) / 2 <= sample[0] < end]
+        if begin >= samples[0][0] and len(half) >= MIN_HALF_SAMPLES:
+            rises.append(find_slope(half) * (end - begin))
+    return statistics.median(rises) if len(rises) >= MIN_RISES else 0.0
 
 
 def find_high(values: Sequence[float]) -> float:

@@ -42,7 +42,7 @@ def record_end() -> None:
 @app.task(retries=50, backoff=QUICK)
 async def quick(number: int) -> str:
     if planted == "memory":
-        _leaked.append(bytes(1_000))
+        _leaked.append(bytes(10_000))
     record_end()
     return f"result {number}"
 

@@ -85,7 +85,9 @@ class SoakRun:
         self._processes: dict[str, ChaosProcess] = {}
         self._taken = SeriesSet()
         self._stored = SeriesSet(absent_is_zero=True)
-        self._samples = self._restarts = 0
+        self._samples = 0
+        self._began = 0.0
+        self._restarts: list[float] = []
         self._failures: list[str] = []
 
     async def run(self) -> SoakVerdict:
@@ -129,16 +131,16 @@ class SoakRun:
     # While it runs
 
     async def _soak(self, visitor: DashboardVisitor) -> None:
+        self._began = time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.plan.seconds), asyncio.TaskGroup() as group:
                 for work in (self._sample(), self._restart(), self._watch(), visitor.visit()):
                     group.create_task(work)
 
     async def _sample(self) -> None:
-        begin = time.monotonic()
         with (self.plan.folder / "samples").open("ab") as log:
             while True:
-                at = time.monotonic() - begin
+                at = time.monotonic() - self._began
                 taken = self._measure_processes()
                 stored = await self._measure_store()
                 self._taken.add(at, taken)
@@ -180,12 +182,12 @@ class SoakRun:
         last = time.monotonic() + self.plan.seconds - SETTLE_SECONDS
         while time.monotonic() + self.plan.restart_interval < last:
             await SYSTEM.sleep(self.plan.restart_interval)
-            self._restarts += 1
+            self._restarts.append(time.monotonic() - self._began)
             if self._store.has_server:
-                await asyncio.to_thread(self._store.stop, self._restarts)
+                await asyncio.to_thread(self._store.stop, len(self._restarts))
                 await SYSTEM.sleep(DOWN_SECONDS)
                 await asyncio.to_thread(self._store.start)
-            elif self._restarts % 2:
+            elif len(self._restarts) % 2:
                 self._processes["worker-1"].terminate()
             else:
                 self._processes["worker-1"].signal(signal.SIGKILL)
@@ -229,7 +231,7 @@ class SoakRun:
             violations.append("no message of the room was heard")
         if not visitor.statuses["200"]:
             violations.append("the dashboard never answered")
-        series = self._taken.judge_all() | self._stored.judge_all()
+        series = self._taken.judge_all(self._restarts) | self._stored.judge_all(self._restarts)
         not_flat = [f"{name} {verdict.reason}" for name, verdict in series.items() if not verdict.flat]
         return SoakVerdict(
             engine=self.plan.engine,
@@ -237,7 +239,7 @@ class SoakRun:
             plant=self.plan.plant,
             passed=not violations and not not_flat,
             jobs=summary.acknowledged,
-            restarts=self._restarts,
+            restarts=len(self._restarts),
             samples=self._samples,
             dashboard=dict(visitor.statuses),
             violations=violations[:MAX_SHOWN],

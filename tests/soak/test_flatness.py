@@ -75,6 +75,32 @@ def test_a_long_run_judges_by_the_growth_in_a_day(per_day: float, flat: bool) ->
     assert judge(sample(lambda at: 100 * MIB * (1 + per_day * at / 86_400), day), MEMORY).flat is flat
 
 
+RESTARTS = [float(at) for at in range(180, 1_700, 180)]
+CONNECTIONS = Tolerance(floor=8, share=0.05, is_reset_by_restarts=True)
+
+
+def test_connections_that_leak_until_the_server_restarts_are_seen() -> None:
+    leak = sample(lambda at: 14 + at % 180 * 0.2)
+    assert judge(leak, CONNECTIONS).flat  # without the times of restarts nobody can see it
+    assert judge(leak, CONNECTIONS, RESTARTS).reason == "grows by 36 between two restarts"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda at: min(34.0, 20 + at % 180 / 5),
+        lambda at: 34 + (10.0 if at % 180 > 150 and at % 540 < 180 else 0.0),
+        lambda at: 14.0,
+    ],
+)
+def test_a_pool_that_fills_again_after_a_restart_is_flat(shape: Callable[[float], float]) -> None:
+    assert judge(sample(shape), CONNECTIONS, RESTARTS).flat
+
+
+def test_a_saw_tooth_that_restarts_do_not_reset_is_not_judged_by_them() -> None:
+    assert judge(sample(lambda at: 14 + at % 180 * 0.2), Tolerance(floor=8, share=0.05), RESTARTS).flat
+
+
 def test_the_verdict_says_what_it_saw() -> None:
     verdict = judge(sample(lambda at: 80 * MIB + at * MIB / 60), MEMORY)
     assert verdict.first == 80 * MIB
