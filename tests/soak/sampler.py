@@ -11,9 +11,12 @@ TOLERANCES = {
     "rss": Tolerance(floor=2 * MIB, share=0.03),
     # A child process has three pipes, and a pool of connections is filled on demand: two or three more are no leak.
     "descriptors": Tolerance(floor=8, share=0.05, is_reset_by_restarts=True),
-    "threads": Tolerance(floor=3, share=0.05, is_reset_by_restarts=True),
+    "threads": Tolerance(floor=10, share=0.05, is_reset_by_restarts=True),  # a pool of `concurrency`, filled on demand
     "children": Tolerance(floor=2, share=0.0),
     "connections": Tolerance(floor=8, share=0.05, is_reset_by_restarts=True),
+    # A log is as long as it may be before a checkpoint or a rewrite; PostgreSQL's grows by segments of 16 MiB.
+    "wal bytes": Tolerance(floor=16 * MIB, share=0.15),
+    "aof bytes": Tolerance(floor=4 * MIB, share=0.15),
     "bytes": Tolerance(floor=1 * MIB, share=0.15),
     "dead tuples": Tolerance(floor=1_000, share=0.3),
     "rows": Tolerance(floor=100, share=0.2),
@@ -72,7 +75,7 @@ class SeriesSet:
         listed = {name: self.list_samples(name) for name in names}
         # A child that comes and goes has few samples.
         return {
-            name: judge(samples, find_tolerance(name))
+            name: judge(samples, find_tolerance(name), restarts)
             for name, samples in listed.items()
             if len(samples) >= MIN_SAMPLES
         }

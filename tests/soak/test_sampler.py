@@ -36,6 +36,7 @@ def test_a_process_that_is_gone_has_no_sample() -> None:
         ("worker-1 rss", "rss"),
         ("rows of history", "rows"),
         ("bytes of rollup", "bytes"),
+        ("wal bytes", "wal bytes"),
         ("members of keys", "members"),
         ("keys of interval", "keys"),
     ],
@@ -60,3 +61,12 @@ def test_a_process_that_is_restarted_has_fewer_samples() -> None:
         samples.add(at, {} if at % 10 == 0 else {"worker-1 threads": 7.0})
     assert len(samples.list_samples("worker-1 threads")) == 54
     assert samples.judge_all()["worker-1 threads"].flat
+
+
+def test_the_times_of_restarts_reach_the_verdict() -> None:
+    samples = SeriesSet()
+    for at in range(0, 1_800, 10):
+        samples.add(at, {"connections": 14 + at % 180 * 0.4})
+    restarts = [float(at) for at in range(180, 1_700, 180)]
+    assert samples.judge_all()["connections"].flat
+    assert not samples.judge_all(restarts)["connections"].flat
