@@ -9,7 +9,8 @@ BIN := .venv/bin
 ARGS ?=
 # Tests wait more than they compute: so many processes run them side by side, a file at a time. 0: in this one, for a debugger.
 SIDE ?= 4
-TIMES ?= 10
+TIMES ?= 1
+HOURS ?= 0.5
 SEEDS ?= 2000
 SAMPLE ?= 300
 ENGINE ?= sqlite
@@ -45,12 +46,15 @@ chaos: ## real processes under faults for SECONDS=600 on ENGINE=sqlite, postgres
 	@tools/venv.sh test
 	@$(BIN)/python -m tests.chaos --engine $(ENGINE) --seconds $(CHAOS_SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-system: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
+system: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length; TIMES=10 again and again
 	@tools/venv.sh test
-	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 tests/contract tests/simulation tests/chaos tests/system $(ARGS)
+	@for time in $$(seq $(TIMES)); do DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 \
+		tests/contract tests/simulation tests/chaos tests/system $(ARGS) || exit 1; done
 
-soak: ## make system again and again, TIMES=10 times or until a test fails
-	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory system ARGS="-x -q $(ARGS)" || exit 1; done
+soak: ## mixed load with restarts for HOURS=0.5 on all engines side by side, or on ENGINE=; memory, descriptors and sizes must be flat
+	@tools/venv.sh test
+	@$(BIN)/python -m tests.soak --minutes $$($(BIN)/python -c 'print(60 * $(HOURS))') \
+		$(if $(filter file,$(origin ENGINE)),,--engine $(ENGINE)) $(ARGS)
 
 # Once in a while, and before a release: it makes an environment of its own, and needs the network for it.
 lowest: ## tests of unit, contract and worker with the lowest versions that pyproject.toml allows
