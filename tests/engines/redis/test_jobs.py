@@ -163,3 +163,16 @@ async def test_a_call_that_cannot_be_stored_does_no_harm_to_those_that_came_with
         calls += [group.create_task(add(redis, new_job())) for _ in range(5)]
     wanted = sorted((id for call in calls for id in call.result()), reverse=True)
     assert ids(await find_jobs(redis, JobFilter())) == wanted
+
+
+@pytest.mark.parametrize("ending", OutcomeKind)
+async def test_nothing_is_remembered_of_a_claim_whose_outcome_was_reported(
+    redis: RedisStore, ending: OutcomeKind
+) -> None:
+    """A worker lives for months: what a failure leaves behind adds up."""
+    instance = await worker(redis)
+    job = await claimed_one(redis, instance)
+    remembered = redis.jobs._completion._hints
+    assert list(remembered) == [job.id]
+    await end(redis, instance, job, ending)
+    assert remembered == {}

@@ -84,11 +84,11 @@ class CompletionClient:
         other_places: list[int] = []
         last: tuple[int, str] | None = None
         for place, each in enumerate(outcomes):
+            hint = self._hints.pop(each.id, None)
             if each.kind is not _SUCCEEDED:
                 others += outcome_arguments(each)
                 other_places.append(place)
                 continue
-            hint = self._hints.pop(each.id, None)
             raw, task = (pack_id(each.id), "") if hint is None else hint
             key = (each.token, task)
             if key != last:
