@@ -15,6 +15,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -120,7 +121,8 @@ class PostgresServer:
         assert self._process is not None
         listed = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
         for pid in (self._process.pid, *map(int, listed.split())):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one of a connection ends with it
+                os.kill(pid, number)
 
     async def create_database(self, name: str) -> str:
         """A fresh database; gives its URL."""

@@ -18,8 +18,10 @@ from drumbeat.clock import Clock
 MAX_CHILDREN = 4
 MAX_WAIT, MAX_QUICK_WAIT = 2.0, 0.2
 MAX_QUICK_RUN = 0.02
-"""Children whose suspects take no longer than this, on average, serve quickly."""
+"""If the last suspect that ended took no longer than this, suspects are served quickly."""
 MIN_DELAY, MAX_DELAY = 0.5, 60.0
+MAX_LINE_SECONDS = 5.0
+"""Among many short suspects a few long ones make the average long: who is put off is not put off for the sum of all."""
 FIRST_RUN_SECONDS = 0.004
 """What a suspect is assumed to take before one has ended."""
 EWMA_WEIGHT = 0.2
@@ -42,21 +44,25 @@ class TurnPlanner:
     def __init__(self, children: int) -> None:
         self._children = children
         self._run_seconds: float | None = None
+        self._last_run_seconds: float | None = None
         self._last_turn = 0.0
 
     def record_run(self, seconds: float) -> None:
         before = seconds if self._run_seconds is None else self._run_seconds
         self._run_seconds = before + EWMA_WEIGHT * (seconds - before)
+        self._last_run_seconds = seconds
 
     def is_quick(self, busy_for: float) -> bool:
         """Whether a child will soon be free. `busy_for`: how long the handlers in all children have been running."""
-        return self._run_seconds is not None and self._run_seconds <= MAX_QUICK_RUN and busy_for <= MAX_QUICK_WAIT
+        last = self._last_run_seconds
+        return last is not None and last <= MAX_QUICK_RUN and busy_for <= MAX_QUICK_WAIT
 
     def next_delay(self, now: float, busy_for: float) -> float:
         """Seconds until the next turn: each call takes one."""
         run_seconds = FIRST_RUN_SECONDS if self._run_seconds is None else self._run_seconds
-        earliest = now + max(MIN_DELAY, busy_for)
-        self._last_turn = min(now + MAX_DELAY, max(earliest, self._last_turn + run_seconds / self._children))
+        earliest = now + min(MAX_DELAY, max(MIN_DELAY, busy_for))
+        turn = max(earliest, self._last_turn + run_seconds / self._children)
+        self._last_turn = turn if turn <= earliest + MAX_LINE_SECONDS else earliest  # the line is full: begin anew
         return self._last_turn - now
 
 
