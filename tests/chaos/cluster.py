@@ -53,10 +53,10 @@ class ChaosProcess:
     def __init__(self, name: str, command: Command, folder: Path, environment: dict[str, str]) -> None:
         self.name = name
         self._command = command
-        self._log = folder / f"{name}.log"
+        self.log = folder / f"{name}.log"
         self._environment = environment
         self._lives = 0
-        self.is_stopped = False
+        self.is_stopped = self.is_terminated = False
         self.start()
 
     @property
@@ -68,13 +68,17 @@ class ChaosProcess:
         return self.name.startswith(SERVING)
 
     @property
+    def is_supervisor(self) -> bool:
+        return self.name.startswith("supervised")
+
+    @property
     def code(self) -> int | None:
         return self.process.poll()
 
     def start(self) -> None:
         self._lives += 1
-        self.is_stopped = False
-        with self._log.open("ab") as log:
+        self.is_stopped = self.is_terminated = False
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
@@ -101,6 +105,7 @@ class ChaosProcess:
     def terminate(self) -> None:
         if self.is_stopped:
             self.signal(signal.SIGCONT)
+        self.is_terminated = True
         self.process.terminate()
 
 

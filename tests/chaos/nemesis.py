@@ -5,6 +5,10 @@ from typing import Any
 
 import msgspec
 
+STEPS = ("step clock", "step server clock")
+LONG = ("nearly full", "fill disk", "fill memory")
+"""Faults whose effect must be seen while they last."""
+CUTS = ("cut host", "deafen host", "mute host")
 PROCESS_FAULTS = ("kill", "kill", "stop", "terminate", "kill child", "kill leader")
 
 
@@ -36,10 +40,12 @@ def draw_faults(
 
 
 def _draw_seconds(dice: random.Random, kind: str, lease: float) -> float:
-    if kind == "stop":
+    if kind == "stop" or kind in CUTS:
         return dice.choice((0.3, lease * dice.uniform(1.1, 1.5)))
-    if kind == "step clock":
+    if kind in STEPS:
         return dice.choice((-1, 1)) * dice.uniform(0.5, 30.0)
+    if kind in LONG:
+        return dice.uniform(1.0, 4.0)
     return dice.uniform(0.2, 1.5)
 
 
