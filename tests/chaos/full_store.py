@@ -63,6 +63,7 @@ class FullSpans:
 
 
 class FullSqlite(ChaosStore):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("nearly full", "nearly full", "fill disk", "lock file")
     isolation = ("--mount",)
 
@@ -107,6 +108,7 @@ class FullSqlite(ChaosStore):
 
 
 class FullRedis(ChaosRedis):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("fill memory", "fill memory", "cut", "restart")
 
     async def open(self) -> None:
@@ -133,6 +135,7 @@ class FullRedis(ChaosRedis):
 
 
 class FullPostgres(ChaosPostgres):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("fill disk", "fill disk", "cut", "restart")
     isolation = ("--mount",)
 

@@ -16,6 +16,7 @@ COUNT = 3
 
 
 class OnHosts(ChaosStore):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("cut host", *CUTS, "cut", "restart")
     isolation = ("--net", "--mount")
 

@@ -25,6 +25,7 @@ END_TIMEOUT = 45.0
 
 
 class LostFile(ChaosStore):
+    fault_share = 0.5
     faults: tuple[str, ...] = (LOSE, LOSE, "lock file")
 
     def __init__(self, folder: Path, dice: random.Random) -> None:

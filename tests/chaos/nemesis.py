@@ -21,13 +21,16 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_faults(
-    seed: int, seconds: float, count: int, store_faults: tuple[str, ...], lease: float
+    seed: int, seconds: float, count: int, store_faults: tuple[str, ...], lease: float, *, share: float = 0.34
 ) -> list[PlannedFault]:
+    """`share`: of faults of the store. They concern everybody, and hide the others, so most are of processes."""
     dice = random.Random(f"chaos {seed}")
-    faults = []
+    faults: list[PlannedFault] = []
+    deck: list[str] = []
     for number in range(count):
-        # Two of three concern processes: those of a store concern everybody, and hide the others.
-        kind = dice.choice(PROCESS_FAULTS if dice.random() < 0.66 else store_faults)
+        # Dealt, not drawn: in a short run, too, there is one of each.
+        deck = deck or dice.sample(store_faults, len(store_faults))
+        kind = deck.pop() if dice.random() < share else dice.choice(PROCESS_FAULTS)
         faults.append(
             PlannedFault(
                 at=seconds * (number + dice.uniform(0.1, 0.9)) / count,

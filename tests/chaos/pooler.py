@@ -8,6 +8,7 @@ RESTART = "restart pooler"
 
 
 class PooledPostgres(ChaosPostgres):
+    fault_share = 0.5
     faults: tuple[str, ...] = (*NETWORK, RESTART, RESTART, "restart", "kill backend")
     mode, size = "transaction", 10
 

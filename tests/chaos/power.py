@@ -18,6 +18,7 @@ POWER = "power"
 
 
 class PoweredSqlite(ChaosStore):
+    fault_share = 0.5
     faults: tuple[str, ...] = (POWER, POWER, "lock file")
     isolation = ("--mount",)
 
@@ -60,6 +61,7 @@ class PoweredSqlite(ChaosStore):
 
 
 class PoweredPostgres(ChaosPostgres):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("power of the server", "power of the server", "cut", "kill backend")
     isolation = ("--mount",)
 

@@ -24,6 +24,7 @@ from tests.waiting import until_sync
 
 
 class PromotedRedis(ChaosRedis):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("switch over", "switch over", "fail over", "fail over", "cut", "delay", "restart")
 
     async def open(self) -> None:
@@ -90,6 +91,7 @@ class PromotedRedis(ChaosRedis):
 
 
 class PromotedPostgres(ChaosPostgres):
+    fault_share = 0.5
     faults: tuple[str, ...] = ("promote", "promote", "promote", "cut", "delay", "restart", "kill backend")
 
     async def open(self) -> None:

@@ -38,7 +38,8 @@ def excuse_rollbacks(
     answered = {id: entry.at for entry in entries if entry.event == "acknowledged" for id in entry.facts["ids"]}
     history.enqueued = [
         msgspec.structs.replace(call, acknowledged=False)
-        if call.acknowledged and any(call.at <= each.end and answered[call.id] >= each.start for each in rollbacks)
+        if call.acknowledged
+        and any(call.at <= each.end and answered.get(call.id, 0.0) >= each.start for each in rollbacks)
         else call
         for call in history.enqueued
     ]

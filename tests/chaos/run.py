@@ -160,7 +160,8 @@ class ChaosRun:
 
     async def _inject(self) -> None:
         plan, began = self.plan, time.monotonic()
-        faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
+        store = self._store
+        faults = draw_faults(plan.seed, plan.seconds, plan.faults, store.faults, plan.lease, share=store.fault_share)
         async with asyncio.TaskGroup() as group:
             for fault in faults:
                 await SYSTEM.sleep(max(0.0, began + fault.at - time.monotonic()))

@@ -10,6 +10,7 @@ STEP = "step server clock"
 
 
 class SteppedRedis(ChaosRedis):
+    fault_share = 0.5
     faults: tuple[str, ...] = (STEP, STEP, "cut", "restart")
 
     @classmethod
@@ -25,6 +26,7 @@ class SteppedRedis(ChaosRedis):
 
 
 class SteppedPostgres(ChaosPostgres):
+    fault_share = 0.5
     faults: tuple[str, ...] = (STEP, STEP, "cut", "restart", "kill backend")
 
     @classmethod

@@ -22,6 +22,8 @@ class ChaosStore:
     """A SQLite file. Another program may lock it."""
 
     faults: tuple[str, ...] = ("lock file", "step clock")
+    fault_share = 0.34
+    """Of all faults."""
     isolation: tuple[str, ...] = ()
     """Namespaces of its own that the run needs, as `unshare` takes them."""
     server_clock: SharedClock | None = None
