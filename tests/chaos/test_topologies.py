@@ -74,3 +74,20 @@ def test_a_lost_file_that_takes_jobs_in_silence_is_found(tmp_path: Path) -> None
 def test_a_topology_that_does_not_fit_an_engine_says_so() -> None:
     assert find_obstacle("promotion", "sqlite") == "there is no such thing on sqlite"
     assert set(TOPOLOGIES["plain"]) == {"sqlite", "postgres", "redis"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "result", "is_lost"), [(11.0, '"x"', False), (11.0, None, True), (13.0, '"x"', True)]
+)
+def test_only_jobs_that_have_succeeded_in_a_full_redis_may_be_gone(
+    ended: float, result: str | None, is_lost: bool
+) -> None:
+    spans = FullSpans()
+    spans.spans.append(FullSpan("fill memory", 10.0, 12.0))
+    history = proof.History(
+        enqueued=[proof.Enqueued(id="a", at=1.0, acknowledged=True)],
+        started=[proof.Started(run=1, job="a", token=1, node="node.1", at=ended - 0.1)],
+        ended=[proof.Ended(run=1, at=ended, result=result)],
+    )
+    spans.excuse_missing_records(history)
+    assert bool(check(history)) == is_lost

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tests.waiting import until_sync
 
+MIN_PIECE = 4096
+
 
 class SmallDisk:
     """Use `mount` and `unmount`; in a mount namespace of one's own (`unshare --mount`) a crash leaves nothing."""
@@ -30,11 +32,12 @@ class SmallDisk:
     def fill(self, *, but: int = 0) -> None:
         """Leave `but` bytes."""
         with open(self._ballast, "ab") as ballast:
-            while (free := self._count_free() - but) > 0:
+            size = self._count_free() - but
+            while size >= MIN_PIECE and self._count_free() > but:
                 try:
-                    os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), free)
-                except OSError:  # somebody was quicker
-                    continue
+                    os.posix_fallocate(ballast.fileno(), os.fstat(ballast.fileno()).st_size, size)
+                except OSError:  # somebody was quicker, or the disk needs some for itself
+                    size //= 2
 
     def empty(self) -> None:
         self._ballast.unlink(missing_ok=True)

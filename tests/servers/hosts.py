@@ -25,14 +25,14 @@ class Hosts:
         _run("mount -t tmpfs drumbeat /run/netns")
         _run("ip link set lo up")
         for bridge, network in (("store", STORE_NETWORK), ("other", OTHER_NETWORK)):
-            _run(f"ip link add {bridge} type bridge")
+            _run(f"ip link add name {bridge} type bridge")
             _run(f"ip address add {network}.1/24 dev {bridge}")
             _run(f"ip link set {bridge} up")
         for number, host in enumerate(self.names, start=1):
             _run(f"ip netns add {host}")
             _run(f"ip -n {host} link set lo up")
             for bridge, network, cable in (("store", STORE_NETWORK, 0), ("other", OTHER_NETWORK, 1)):
-                _run(f"ip link add {bridge[0]}{number} type veth peer name eth{cable} netns {host}")
+                _run(f"ip link add name {bridge[0]}{number} type veth peer name eth{cable} netns {host}")
                 _run(f"ip link set {bridge[0]}{number} master {bridge} up")
                 _run(f"ip -n {host} address add {network}.{10 + number}/24 dev eth{cable}")
                 _run(f"ip -n {host} link set eth{cable} up")
@@ -76,7 +76,7 @@ def find_obstacle() -> str | None:
     for program in ("unshare", "ip"):
         if shutil.which(program) is None:
             return f"there is no {program}"
-    trial = "ip link add a type bridge && ip link add b type veth peer name c && mount -t tmpfs drumbeat /run"
+    trial = "ip link add name bridge0 type bridge && ip link add name one type veth peer name other && mount -t tmpfs drumbeat /run"
     tried = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", trial], capture_output=True, text=True, check=False
     )
