@@ -76,7 +76,8 @@ def find_obstacle() -> str | None:
     for program in ("unshare", "ip"):
         if shutil.which(program) is None:
             return f"there is no {program}"
-    trial = "ip link add name bridge0 type bridge && ip link add name one type veth peer name other && mount -t tmpfs drumbeat /run"
+    steps = ("ip link add name bridge0 type bridge", "ip link add name one type veth peer name other")
+    trial = " && ".join((*steps, "mount -t tmpfs drumbeat /run"))
     tried = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", trial], capture_output=True, text=True, check=False
     )
