@@ -120,7 +120,7 @@ class ChaosRun:
             "DRUMBEAT_HEARTBEAT": str(lease / 10),
             "DRUMBEAT_LEADER_LEASE": str(lease / 2),
             "DRUMBEAT_LOCK_LEASE": str(max(1.0, lease / 3)),
-            "DRUMBEAT_LOCK_RENEW": str(max(1.0, lease / 3) / 3),
+            "DRUMBEAT_LOCK_RENEW": str(max(1.0, lease / 3) / 4),
             "DRUMBEAT_POLL": str(lease / 5),
             "DRUMBEAT_DRAIN": "5",
             "DRUMBEAT_CONCURRENCY": "6",  # each crash suspect starts a Python: 2 cores start few at once
