@@ -79,6 +79,7 @@ class ChaosProcess:
         self._lives += 1
         self.is_stopped = self.is_terminated = False
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
@@ -87,6 +88,10 @@ class ChaosProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def read_log(self) -> bytes:
+        """What it has written in this life."""
+        return self.log.read_bytes()[self._log_start :]
 
     def signal(self, number: int) -> None:
         """To it and all that it has started."""

@@ -20,6 +20,7 @@ from tests.waiting import until_sync
 
 LOSE = "lose file"
 LOST = b"the store is lost"
+LED = b"the controllers have a new leader"
 END_TIMEOUT = 30.0
 """Seconds in which a worker must have noticed: it may be stopped for one and a half leases."""
 
@@ -37,31 +38,33 @@ class LostFile(ChaosStore):
         self.direct_url = self.url = f"sqlite:///{self._path}"
         self._spans: list[tuple[float, float]] = []
         self._violations: list[str] = []
+        self._judged = 0
 
     def go_away(self, how: str) -> None:
         if how != LOSE:
             super().go_away(how)
             return
         self.is_halting = True
-        workers = [each for each in self.processes if each.is_serving and each.code is None]
-        sizes = {each.name: each.log.stat().st_size for each in workers}
+        running = [each for each in self.processes if each.code is None]
+        # One that has seen a leader has opened the file; a supervisor starts its workers anew, and they find no folder.
+        judged = [
+            each for each in running if not each.is_supervisor and LED in each.read_log() and not each.is_terminated
+        ]
         self._folder.rename(self._away)
         self._spans.append((time.monotonic(), float("inf")))
-        for each in workers:
-            self._judge_worker(each, sizes[each.name])
+        for each in judged:
+            self._judge_worker(each)
         if self._folder.exists():
             self._violations.append("lost file: somebody made a new store in place of the lost one")
 
-    def _judge_worker(self, worker: ChaosProcess, size: int) -> None:
-        """A supervisor starts its workers anew, which then find no folder: its end is not judged, what they say is."""
+    def _judge_worker(self, worker: ChaosProcess) -> None:
         with suppress(AssertionError):
             until_sync(lambda: worker.code is not None, deadline=END_TIMEOUT, what=f"the end of {worker.node}")
-        code, text = worker.code, worker.log.read_bytes()[size:]
-        worker.kill()
-        if b"drumbeat starts" in text or worker.is_terminated or worker.is_supervisor:
-            return  # it had not opened the file yet, or was leaving
-        if code != EXIT_NO_STORE or text.count(LOST) != 1:
-            self._violations.append(f"lost file: {worker.node} ended with {code}, and said {text[-2000:].decode()!r}")
+        text = worker.read_log()
+        self._judged += 1
+        if worker.code != EXIT_NO_STORE or text.count(LOST) != 1:
+            said = text[-2000:].decode(errors="replace")
+            self._violations.append(f"lost file: {worker.node} ended with {worker.code}, and said {said!r}")
 
     def come_back(self, how: str) -> None:
         if how != LOSE:
@@ -83,10 +86,10 @@ class LostFile(ChaosStore):
             for id in entry.facts["ids"]
             if any(asked[id] > start and entry.at < end for start, end in self._spans)
         ]
-        refused = [entry.at for entry in entries if entry.event == "refused" and "StoreLost" in entry.facts["error"]]
-        silent = [
-            f"lost file: no client was told between {start:.3f} and {end:.3f}"
-            for start, end in self._spans
-            if not any(start < at < end for at in refused)
-        ]
-        return [*self._violations, *accepted, *silent]
+        if self._spans and not any(
+            entry.event == "refused" and "StoreLost" in entry.facts["error"] for entry in entries
+        ):
+            self._violations.append("lost file: no client was told")
+        if self._spans and not self._judged:
+            self._violations.append("lost file: no worker was running when the file was lost")
+        return [*self._violations, *accepted]

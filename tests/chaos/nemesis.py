@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 STEPS = ("step clock", "step server clock")
-LONG = ("nearly full", "fill disk", "fill memory")
+LONG = ("nearly full", "fill disk", "fill memory", "lose file")
 """Faults whose effect must be seen while they last."""
 CUTS = ("cut host", "deafen host", "mute host")
 PROCESS_FAULTS = ("kill", "kill", "stop", "terminate", "kill child", "kill leader")

@@ -65,8 +65,10 @@ def test_a_full_store_in_which_no_job_ends_is_found() -> None:
 def test_a_lost_file_that_takes_jobs_in_silence_is_found(tmp_path: Path) -> None:
     store = LostFile(tmp_path, random.Random(0))
     store._spans.append((10.0, 12.0))
+    store._judged = 1
     found = store.judge(acknowledged(10.5, 10.6), proof.History())
-    assert len(found) == 2 and "nobody can find" in found[0] and "no client was told" in found[1]
+    assert len(found) == 2 and "no client was told" in found[0] and "nobody can find" in found[1]
+    store._violations.clear()
     told = entry(11.0, "refused", error="StoreLost: deleted")
     assert store.judge([told, *acknowledged(9.0, 9.5)], proof.History()) == []
 
