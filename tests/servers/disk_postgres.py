@@ -21,6 +21,7 @@ class DiskPostgres(PostgresServer):
         self.disk = self._disk_kind(Path(self._data), self._megabytes)
         self.disk.mount()
         subprocess.run(["cp", "-a", f"{kit(self._version) / 'data'}/.", self._data], check=True)
+        subprocess.run(["sync", "-f", self._data], check=True)  # initdb was told not to
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
