@@ -12,6 +12,9 @@ from tests.chaos.rollback import Rollback, excuse_rollbacks
 from tests.chaos.topologies import TOPOLOGIES, find_obstacle
 from tests.proof import history as proof
 from tests.proof.checkers import check
+from tests.servers import stepped_clock
+from tests.servers.redis import RedisServer
+from tests.servers.stepped_clock import SteppedClock
 
 WINDOW = Rollback(start=10.0, end=11.0, first_token=10_000_000, last_token=11_000_000)
 
@@ -93,3 +96,16 @@ def test_only_jobs_that_have_succeeded_in_a_full_redis_may_be_gone(
     )
     spans.excuse_missing_records(history)
     assert bool(check(history)) == is_lost
+
+
+@pytest.mark.skipif(stepped_clock.find_obstacle() is not None, reason="needs a C compiler")
+def test_a_server_goes_by_its_stepped_clock() -> None:
+    clock, server = SteppedClock(), RedisServer()
+    server.environment |= clock.environment
+    try:
+        with server:
+            before = server.ask("TIME")[0]
+            clock.step(-3_000)
+            assert -3_001 <= server.ask("TIME")[0] - before <= -2_980
+    finally:
+        clock.remove()
