@@ -1,6 +1,7 @@
 """`python -m tests.chaos`: run chaos on one engine, and print the verdict as JSON. The folder of a failed run is kept."""
 
 import asyncio
+import os
 import random
 import shutil
 import sys
@@ -12,13 +13,25 @@ import msgspec
 
 from tests.chaos.run import ChaosPlan, ChaosRun
 from tests.chaos.stores import STORES
+from tests.chaos.topologies import PLAIN, TOPOLOGIES, find_obstacle, find_store
 
 FAULT_INTERVAL = 1.8
 """Seconds from one fault to the next."""
 
 
+ISOLATED = "CHAOS_ISOLATED"
+
+
+def isolate(namespaces: tuple[str, ...]) -> None:
+    """Start this program again in namespaces of its own: what it mounts and the networks it makes end with it."""
+    if namespaces and ISOLATED not in os.environ:
+        os.environ[ISOLATED] = "yes"
+        os.execvp("unshare", ["unshare", *namespaces, "--", sys.executable, "-m", "tests.chaos", *sys.argv[1:]])
+
+
 @click.command()
 @click.option("--engine", type=click.Choice(sorted(STORES)), required=True)
+@click.option("--topology", type=click.Choice(list(TOPOLOGIES)), default=PLAIN, show_default=True)
 @click.option("--seconds", default=600.0, show_default=True)
 @click.option("--seed", type=int, help="Of faults. Default: drawn.")
 @click.option("--faults", type=int, help="How many. Default: one in 1.8 s.")
@@ -31,6 +44,7 @@ FAULT_INTERVAL = 1.8
 )
 def main(
     engine: str,
+    topology: str,
     seconds: float,
     seed: int | None,
     faults: int | None,
@@ -40,10 +54,15 @@ def main(
     small: bool,
     folder: Path | None,
 ) -> None:
+    if (obstacle := find_obstacle(topology, engine)) is not None:
+        print(f"left out: {topology} on {engine}: {obstacle}", file=sys.stderr)
+        return
+    isolate(find_store(topology, engine).isolation)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     plan = ChaosPlan(
         engine=engine,
+        topology=topology,
         seconds=seconds,
         seed=random.SystemRandom().randrange(1_000_000) if seed is None else seed,
         faults=faults if faults is not None else max(1, round(seconds / FAULT_INTERVAL)),

@@ -51,10 +51,10 @@ class ChaosProcess:
     def __init__(self, name: str, command: Command, folder: Path, environment: dict[str, str]) -> None:
         self.name = name
         self._command = command
-        self._log = folder / f"{name}.log"
+        self.log = folder / f"{name}.log"
         self._environment = environment
         self._lives = 0
-        self.is_stopped = False
+        self.is_stopped = self.is_terminated = False
         self.start()
 
     @property
@@ -66,13 +66,18 @@ class ChaosProcess:
         return self.name.startswith(SERVING)
 
     @property
+    def is_supervisor(self) -> bool:
+        return self.name.startswith("supervised")
+
+    @property
     def code(self) -> int | None:
         return self.process.poll()
 
     def start(self) -> None:
         self._lives += 1
-        self.is_stopped = False
-        with self._log.open("ab") as log:
+        self.is_stopped = self.is_terminated = False
+        with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
@@ -81,6 +86,10 @@ class ChaosProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def read_log(self) -> bytes:
+        """What it has written in this life."""
+        return self.log.read_bytes()[self._log_start :]
 
     def signal(self, number: int) -> None:
         """To it and all that it has started."""
@@ -111,6 +120,7 @@ class ChaosProcess:
     def terminate(self) -> None:
         if self.is_stopped:
             self.signal(signal.SIGCONT)
+        self.is_terminated = True
         self.process.terminate()
 
 

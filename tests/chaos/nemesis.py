@@ -5,6 +5,10 @@ from typing import Any
 
 import msgspec
 
+STEPS = ("step clock", "step server clock")
+LONG = ("nearly full", "fill disk", "fill memory", "lose file")
+"""Faults whose effect must be seen while they last."""
+CUTS = ("cut host", "deafen host", "mute host")
 PROCESS_FAULTS = ("kill", "kill", "stop", "terminate", "kill child", "kill leader")
 SINGLE_FAULTS = ("kill worker", "kill worker", "kill leader", "kill child", "restart")
 """What recovery times are promised for, one at a time."""
@@ -19,13 +23,16 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_faults(
-    seed: int, seconds: float, count: int, store_faults: tuple[str, ...], lease: float
+    seed: int, seconds: float, count: int, store_faults: tuple[str, ...], lease: float, *, share: float = 0.34
 ) -> list[PlannedFault]:
+    """`share`: of faults of the store. They concern everybody, and hide the others, so most are of processes."""
     dice = random.Random(f"chaos {seed}")
-    faults = []
+    faults: list[PlannedFault] = []
+    deck: list[str] = []
     for number in range(count):
-        # Two of three concern processes: those of a store concern everybody, and hide the others.
-        kind = dice.choice(PROCESS_FAULTS if dice.random() < 0.66 else store_faults)
+        # Dealt, not drawn: in a short run, too, there is one of each.
+        deck = deck or dice.sample(store_faults, len(store_faults))
+        kind = deck.pop() if dice.random() < share else dice.choice(PROCESS_FAULTS)
         faults.append(
             PlannedFault(
                 at=seconds * (number + dice.uniform(0.1, 0.9)) / count,
@@ -38,10 +45,12 @@ def draw_faults(
 
 
 def _draw_seconds(dice: random.Random, kind: str, lease: float) -> float:
-    if kind == "stop":
+    if kind == "stop" or kind in CUTS:
         return dice.choice((0.3, lease * dice.uniform(1.1, 1.5)))
-    if kind == "step clock":
+    if kind in STEPS:
         return dice.choice((-1, 1)) * dice.uniform(0.5, 30.0)
+    if kind in LONG:
+        return dice.uniform(1.0, 4.0)
     return dice.uniform(0.2, 1.5)
 
 

@@ -180,7 +180,8 @@ async def hold_lock(name: str, seconds: float) -> None:
 
 def write_resource(name: str, token: int) -> None:
     """The resource is a server that no fault concerns: it checks the token, and writes down what it said."""
-    with socket.create_connection(("127.0.0.1", int(os.environ[FENCE])), timeout=10) as link:
+    host, _, port = os.environ[FENCE].rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as link:
         link.sendall(f"{name} {token}\n".encode())
         link.recv(10)
 

@@ -15,13 +15,13 @@ class FaultyProxy:
     def __init__(self, target: int, dice: random.Random) -> None:
         self.mode: Mode = "open"
         self.port = 0
-        self._target = target
+        self.target = target
         self._dice = dice
         self._links: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, address: str = "127.0.0.1") -> None:
+        self._server = await asyncio.start_server(self._serve, address, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class FaultyProxy:
             _abort(writer)
             return
         try:
-            from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+            from_server, to_server = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             _abort(writer)
             return

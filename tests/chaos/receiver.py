@@ -21,9 +21,9 @@ class Receiver:
         self._server: asyncio.Server | None = None
         self.url = ""
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/"
+    async def start(self, address: str = "127.0.0.1") -> None:
+        self._server = await asyncio.start_server(self._serve, address, 0)
+        self.url = f"http://{address}:{self._server.sockets[0].getsockname()[1]}/"
 
     def close(self) -> None:
         if self._server is not None:

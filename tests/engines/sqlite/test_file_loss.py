@@ -219,7 +219,7 @@ def test_a_worker_that_has_lost_its_file_says_so_in_one_line_and_leaves_to_be_st
         until_sync(lambda: process.poll() is not None, deadline=20, what=f"its end\n{cluster.logs()}")
         assert process.returncode == EXIT_NO_STORE
         lines = [line for line in cluster.logs().splitlines() if "the store is lost" in line]
-        assert len(lines) == 1 and "deleted or replaced" in lines[0]
+        assert len(lines) == 1 and "deleted or replaced" in lines[0], cluster.logs()
         assert "Traceback" not in cluster.logs()
 
 
