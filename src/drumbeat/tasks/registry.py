@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.errors import ConfigError, UnknownTask
@@ -15,6 +15,9 @@ class Registered(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
 
     @property
     def source_location(self) -> str: ...
@@ -39,8 +42,10 @@ def add_unique(kind: str, items: dict[str, ItemT], item: ItemT) -> None:
 
 
 def _is_registered_again(other: Registered, item: Registered) -> bool:
+    """The same function twice is a mistake: code that runs again makes a new one."""
     one, two = other.source_location, item.source_location
-    return one == two or (_is_interactive(one) and _is_interactive(two))
+    is_same_place = one == two or (_is_interactive(one) and _is_interactive(two))
+    return is_same_place and other.function is not item.function
 
 
 def _is_interactive(source_location: str) -> bool:

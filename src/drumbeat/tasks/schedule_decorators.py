@@ -68,6 +68,10 @@ class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
         return self.definition.name
 
     @property
+    def function(self) -> Callable[..., Any]:
+        return self.task.function
+
+    @property
     def source_location(self) -> str:
         return self.task.source_location
 
@@ -88,6 +92,10 @@ class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
     lock: str | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.task.function
 
     @property
     def source_location(self) -> str:
