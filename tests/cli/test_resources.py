@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drumbeat import Drumbeat
 from drumbeat.core.job import OutcomeKind
 from drumbeat.store.urls import open_store
 from tests.cli.command import call, invoke, read_refusal
@@ -74,7 +74,7 @@ def test_json_gives_arguments_as_stored_and_the_screen_hides_secrets(shop: Path)
 
 def test_the_screen_hides_secrets_of_results_too(shop: Path) -> None:
     async def end_two() -> list[str]:
-        async with await open_store(os.environ.get("DRUMBEAT_URL", f"sqlite:///{shop / 'drumbeat.db'}")) as store:
+        async with await open_store(Drumbeat().settings.url) as store:
             me = await worker(store)
             kept, lost = await claimed_one(store, me, task="charge"), await claimed_one(store, me, task="charge")
             await end(store, me, kept, OutcomeKind.SUCCEEDED, result='{"customer":42,"access_token":"hush"}')
