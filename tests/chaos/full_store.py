@@ -76,8 +76,12 @@ class FullSpans:
         ]
         finished = {run.job for run in unrecorded if run.run in ends and ends[run.run].result is not None}
         finished |= {cancel.job for cancel in history.cancels if self._touches(cancel.at, cancel.at)}
+        finished |= {sent.job for sent in history.deliveries if sent.taken and self._touches(sent.at, sent.at)}
         gone = finished - {job.id for job in history.jobs}
-        history.enqueued = [call for call in history.enqueued if call.id not in gone]
+        history.enqueued = [
+            msgspec.structs.replace(call, acknowledged=False, batch=None) if call.id in gone else call
+            for call in history.enqueued
+        ]
         history.fires = [
             msgspec.structs.replace(fire, job=None) if fire.job in gone else fire for fire in history.fires
         ]
