@@ -6,6 +6,7 @@ resolve at the first use.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +24,7 @@ from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
 from drumbeat.settings_loader import check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import transactional_for
+from drumbeat.sync_loop import SYNC_LOOP
 from drumbeat.tasks import Registry, Room
 from drumbeat.tasks.schedule_decorators import Declarations
 
@@ -180,3 +182,10 @@ class AppInternals(Admin):
     async def close(self) -> None:
         await self.keeper.close()
         await self.client.close()
+
+    async def close_with_sync(self) -> None:
+        """Close what was opened on this loop, and by sync calls."""
+        await self.close()
+        sync = SYNC_LOOP.loop
+        if sync is not None and sync in self.client.loop_stores.open_stores:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), sync))

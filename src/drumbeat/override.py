@@ -42,7 +42,7 @@ class Override:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._internals.close()
+        await self._internals.close_with_sync()
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:

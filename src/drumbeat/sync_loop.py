@@ -33,6 +33,11 @@ class SyncLoop:
         self._thread: threading.Thread | None = None
         self._is_registered_at_exit = False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """None: no sync call was made yet."""
+        return self._loop
+
     def run(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` and return its result. Ctrl-C ends the wait, and cancels the work.
 

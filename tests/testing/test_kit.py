@@ -236,3 +236,31 @@ async def test_a_handler_that_waits_for_real_things_is_waited_for(drumbeat: type
         await wait.enqueue()
         await kit.run_until_idle()
         assert await kit.result(wait) == "slept"
+
+
+async def test_long_chains_of_jobs_are_run_to_their_end_and_endless_ones_are_an_error(drumbeat: type[Kit]) -> None:
+    shop = Shop()
+    async with drumbeat(shop.app) as kit:
+        await shop.chain.enqueue(400)
+        await kit.run_until_idle()
+        assert kit.ran(shop.chain) == 401
+        await shop.chain.enqueue(400)
+        with pytest.raises(AssertionError, match="more than 50 jobs have run"):
+            await kit.run_until_idle(max_jobs=50)
+
+
+async def test_a_def_handler_may_enqueue(drumbeat: type[Kit]) -> None:
+    app = Drumbeat(name="threads")
+
+    @app.task
+    def first() -> None:
+        second.enqueue_sync(7)
+
+    @app.task
+    async def second(number: int) -> int:
+        return number
+
+    async with drumbeat(app) as kit:
+        await first.enqueue()
+        await kit.run_until_idle()
+        assert await kit.result(second) == 7

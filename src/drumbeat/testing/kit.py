@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from drumbeat.clock import SYSTEM
 from drumbeat.core.job import Job, JobState, NewJob
@@ -38,8 +38,6 @@ from drumbeat.testing.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.testing.sync_kit import SyncKit
-
-R = TypeVar("R")
 
 CLAIM_STEP_US = 1_000
 """A worker claims up to so late, by the clock: time passes as far for work that is due."""
@@ -108,10 +106,9 @@ class Kit(EnqueuedJobs):
             await self._close()
 
     async def _close(self) -> None:
-        self._gate.outages = 0
         await self._worker.close()
         await self._store.close()
-        await self._internals.close()
+        await self._internals.close_with_sync()
         self._exit.close()
 
     def __enter__(self) -> SyncKit:
@@ -157,16 +154,13 @@ class Kit(EnqueuedJobs):
         self._worker.crash()
 
     @contextmanager
-    def _one_outage(self) -> Iterator[None]:
+    def outage(self) -> Iterator[None]:
+        """The store answers nobody while the block runs: `with kit.outage(): await kit.advance("20s")`."""
         self._gate.outages += 1
         try:
             yield
         finally:
-            self._gate.outages = max(0, self._gate.outages - 1)
-
-    def outage(self) -> Any:
-        """The store answers nobody while the block runs: `with kit.outage(): await kit.advance("20s")`."""
-        return self._one_outage()
+            self._gate.outages -= 1
 
     # Time.
 
@@ -185,9 +179,8 @@ class Kit(EnqueuedJobs):
         Raises:
             AssertionError: more than `max_jobs` jobs have run, or a handler waits for something that does not come.
         """
-        started = self._runs.total()
         while True:
-            await self._settle(started + max_jobs)
+            await self._settle(max_jobs)
             retry_at = await self._next_retry() if retries else None
             if retry_at is None:
                 break
@@ -238,27 +231,30 @@ class Kit(EnqueuedJobs):
 
     # Settling: everything that is due by now has been done.
 
-    async def _settle(self, max_runs: int | None = None) -> None:
-        steps = 0
+    async def _settle(self, max_jobs: int = MAX_JOBS) -> None:
+        allowed = self._runs.total() + max_jobs
+        steps = runs = 0
         while True:
-            await self._wait_for_handlers()
+            await self._wait_for_handlers(allowed, max_jobs)
             self._worker.check()
-            if max_runs is not None and self._runs.total() > max_runs:
-                raise AssertionError(f"more than {MAX_JOBS} jobs have run: do they enqueue each other for ever?")
             if not self._gate.is_open or not await self._worker.has_work():
                 return
             # A claim may wait for a fraction of a millisecond, which must pass for it.
             due = self.clock.next_timer(upkeep=True)
-            steps += 1
-            if due is None or steps > MAX_STEPS_TO_CLAIM or due - self.clock.passed_us > CLAIM_STEP_US * steps:
-                return
+            steps, runs = (1 if self._runs.total() != runs else steps + 1), self._runs.total()
+            if due is None or due - self.clock.passed_us > CLAIM_STEP_US * steps:
+                return  # nobody claims it now, as in a queue that rests
+            if steps > MAX_STEPS_TO_CLAIM:
+                raise AssertionError("jobs are due, and the worker neither claims them nor waits: please report this")
             self.clock.move_to(due)
 
-    async def _wait_for_handlers(self) -> None:
+    async def _wait_for_handlers(self, allowed_runs: int, max_jobs: int) -> None:
         """Until nothing is ready on the loop, and no handler waits for anything but virtual time."""
         deadline = SYSTEM.monotonic() + self._patience
         while True:
             await run_ready()
+            if self._runs.total() > allowed_runs:
+                raise AssertionError(f"more than {max_jobs} jobs have run: do they enqueue each other for ever?")
             busy = self._worker.running_jobs() - self.clock.sleeping_jobs()
             if not busy and is_quiet():
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumbeat.sync_loop import SYNC_LOOP, SyncMethod, SyncPart
 from drumbeat.testing.kit import Kit
@@ -47,5 +47,5 @@ class SyncKit(SyncPart[Kit]):
         SYNC_LOOP.run("with Kit(app)", self._part.__aenter__())
         return self
 
-    def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> Any:
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         SYNC_LOOP.run("with Kit(app)", self._part.__aexit__(kind, error, trace))

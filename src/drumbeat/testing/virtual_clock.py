@@ -86,7 +86,8 @@ class VirtualClock:
             raise ValueError(f"cannot wait for {seconds} seconds")
         timer = VirtualTimer(call, asyncio.get_running_loop())
         with self._lock:
-            due_us = self._passed_us + max(0, math.ceil(round(seconds * 1_000_000, 3)))
+            # Whoever waits for a fraction of a microsecond compares floats: at the same time it would wait again, for ever.
+            due_us = self._passed_us + max(1 if seconds > 0 else 0, math.ceil(round(seconds * 1_000_000, 3)))
             heapq.heappush(self._timers, (due_us, next(self._numbers), timer))
         return timer
 

@@ -181,7 +181,7 @@ class Fetcher:
     def __init__(
         self, timer: FetchTimer, capacity: FetchCapacity, queue_weights: QueueWeights, wake: Callable[[], None]
     ) -> None:
-        self.timer = self._timer = timer
+        self.timer = timer
         self.capacity = capacity
         self._queue_weights = queue_weights
         self._wake = wake
@@ -204,11 +204,11 @@ class Fetcher:
 
     def on_notification(self, run_at: int) -> None:
         """A hint: a job with this due time may have come; 0: it is due now."""
-        if self._timer.is_past(run_at):
+        if self.timer.is_past(run_at):
             self._change(_ON_NOTIFICATION)
             self._is_job_expected = run_at > 0
             self._wake()
-        elif self._timer.add_due(run_at):
+        elif self.timer.add_due(run_at):
             self._wake()
 
     def set_unblocks(self, unblocks: tuple[str, ...]) -> None:
@@ -228,11 +228,11 @@ class Fetcher:
         queues = self._queue_weights.divide(limit)
         if not queues:  # all of them rest
             self._change(_ON_REST)
-            self._timer.delay(REST_INTERVAL)
+            self.timer.delay(REST_INTERVAL)
             return None
         self.capacity.in_flight += limit
         # Before the claim is sent: a notification that arrives while it is in flight must not be lost.
-        was_due = self._timer.take_due()
+        was_due = self.timer.take_due()
         is_expected, self._is_job_expected = self._is_job_expected or was_due, False
         self._change(_ON_CLAIM)
         return ClaimRequest(queues=queues, limit=limit, unblocks=self._unblocks, is_expected=is_expected)
@@ -253,7 +253,7 @@ class Fetcher:
     def on_answer(self, claim: ClaimRequest, answer: ClaimResult, asked_at: float) -> None:
         """The answer to a claim that was sent at this local monotonic time."""
         jobs = answer.jobs
-        self._timer.offset.record_answer(answer.now, asked_at)
+        self.timer.offset.record_answer(answer.now, asked_at)
         self.capacity.in_flight -= claim.limit
         self.capacity.record_jobs(jobs)
         self._queue_weights.record_claim(claim.queues, Counter(job.queue for job in jobs), claim.limit)
@@ -263,7 +263,7 @@ class Fetcher:
             self._is_job_expected = True
             return
         self._change(_ON_PARTIAL_ANSWER)
-        self._timer.rearm(answer.next_due_at)
+        self.timer.rearm(answer.next_due_at)
         self._wake()  # the other lane may sleep for longer than that
 
     def on_parked_jobs(self, jobs: Sequence[ClaimedJob]) -> None:
@@ -282,10 +282,10 @@ class Fetcher:
         """Seconds until the next claim if nothing happens before; None: there is no capacity for one."""
         if not self._next_limit():
             return None
-        return 0.0 if self._has_reason() else self._timer.seconds_left
+        return 0.0 if self._has_reason() else self.timer.seconds_left
 
     def _has_reason(self) -> bool:
-        return self.state is not WAITING or self._timer.is_due
+        return self.state is not WAITING or self.timer.is_due
 
     def _next_limit(self) -> int:
         return 0 if self.state is STOPPED else self.capacity.next_limit()

@@ -35,7 +35,6 @@ from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.parts import WorkerParts, check_process_tasks
-from drumbeat.worker.task_spec import build_task_specs
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +66,9 @@ class Worker:
         logs.protect_loggers()
         FORKS.watch(asyncio.get_running_loop())
         journal = journal or NullCrashJournal()
-        self.core = core = WorkerCore(app, settings, journal, may_exit=may_exit, install_signals=install_signals)
-        if in_process:
-            core.task_specs = build_task_specs(app.registry, in_process=True)
+        self.core = core = WorkerCore(
+            app, settings, journal, may_exit=may_exit, in_process=in_process, install_signals=install_signals
+        )
         check_process_tasks(core, ref)
         self._app = app
         self._settings = settings
