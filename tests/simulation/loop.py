@@ -14,7 +14,9 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVarTuple, Unpack
+
+Ts = TypeVarTuple("Ts")
 
 POLL_STEPS = 8
 """Sockets are polled after so many steps, and whenever nothing is ready."""
@@ -69,7 +71,6 @@ class SimulatedFuture(asyncio.Future[Any]):
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, seed: int, *, in_order: bool = False, max_steps: int = 400_000) -> None:
         """`in_order`: the lanes take turns instead of being drawn."""
@@ -78,6 +79,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._in_order = in_order
         self._now = 0.0
         self._numbers = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.steps = 0
         self.max_steps = max_steps
         self._lanes: list[Lane] = []
@@ -123,6 +125,35 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._queued_readers.add(id(handle))
             super()._add_callback(handle)  # type: ignore[misc]
 
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """As asyncio's, without its checks."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Timers of the same time are due in the order in which they were set."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._number(), timer))
+        return timer
+
     def _run_once(self) -> None:
         self.steps += 1
         if self.steps > self.max_steps:
@@ -134,8 +165,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._poll()
             lane = self._next_lane() or self._advance()
         handle = lane.ready.popleft()
-        self._queued_readers.discard(id(handle))
-        if not handle.cancelled():
+        if self._queued_readers:
+            self._queued_readers.discard(id(handle))
+        if not handle._cancelled:
             handle._run()
 
     # How the next step is chosen.
@@ -150,17 +182,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return ready[int(self._dice.random() * len(ready))]
 
     def _sort_ready(self) -> None:
-        while self._ready:
-            handle = self._ready.popleft()
-            lane = self._lane_of(handle._context)  # type: ignore[attr-defined]
+        for handle in self._ready:
+            lane = handle._context.get(LANE, self._harness)  # type: ignore[attr-defined]
             (lane.ready if lane.node.is_alive else self._graveyard).append(handle)
+        self._ready.clear()
 
     def _advance(self) -> Lane | None:
         """Let time pass to the next timer, and make everything ready that is due."""
         due: list[asyncio.Handle] = []
-        while self._scheduled:
-            timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]
+        while self._timers:
+            when, _, timer = heapq.heappop(self._timers)
             if timer.cancelled():
                 continue
             lane = self._lane_of(timer._context)  # type: ignore[attr-defined]
@@ -169,7 +200,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             elif lane.node.is_paused:
                 lane.node.withheld.append(timer)
             else:
-                self._now = max(self._now, timer.when())
+                self._now = max(self._now, when)
                 due.append(timer)
                 break
         if not due:
@@ -224,6 +255,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 with suppress(BaseException):
                     task.get_coro().close()
         self._tasks.clear()
+        self._timers.clear()
         self._graveyard.clear()
         self._lanes.clear()
 

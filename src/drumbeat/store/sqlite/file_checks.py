@@ -71,15 +71,18 @@ def _read_mounts() -> str:
 def find_file_system(folder: Path, mounts: str) -> str:
     """The type of the file system that holds this folder, by the kernel's list of mounts; empty if it is not listed."""
     real = folder.resolve()
-    best, found = -1, ""
+    holders = {str(each) for each in (real, *real.parents)}
+    best, found = "", ""
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = Path(fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape"))
+        point = fields[1]
+        if "\\" in point:  # spaces and the like are written as octal escapes
+            point = point.encode("utf-8", "surrogateescape").decode("unicode_escape")
         # A later line of the same mount point hides the earlier one.
-        if (real == point or point in real.parents) and len(point.parts) >= best:
-            best, found = len(point.parts), fields[2]
+        if point in holders and len(point) >= len(best):
+            best, found = point, fields[2]
     return found
 
 
