@@ -126,7 +126,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             super()._add_callback(handle)  # type: ignore[misc]
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: contextvars.Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """As asyncio's, without its checks."""
         handle = asyncio.Handle(callback, args, self, context)
@@ -137,7 +137,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self,
         delay: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
@@ -146,7 +146,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Timers of the same time are due in the order in which they were set."""
