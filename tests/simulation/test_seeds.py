@@ -17,7 +17,7 @@ from tests.simulation.plan_format import Plan
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_plan, run_seeds, shrink
 
-SEEDS = range(500 if os.environ.get("DRUMBEAT_FULL") else 200)
+SEEDS = range(500)
 CHUNK = 50
 
 
