@@ -61,11 +61,13 @@ class InstanceDescription(Protocol):
 class HeartbeatEvents(Protocol):
     """What the heartbeat learns. Called on the loop that entered `register`."""
 
-    def on_identity(self, id: InstanceId) -> None:
-        """From now on this is the id to claim and write under."""
+    def on_identity(self, id: InstanceId, asked_at: float) -> None:
+        """From now on this is the id to claim and write under; `asked_at`: the monotonic time before it was registered."""
         ...
 
-    def on_heartbeat(self, reply: HeartbeatReply) -> None: ...
+    def on_heartbeat(self, reply: HeartbeatReply, asked_at: float) -> None:
+        """A beat was accepted; `asked_at`: the monotonic time before it was sent."""
+        ...
 
     def on_lease_lost(self) -> None:
         """Every claim so far is lost. `on_identity` follows."""
@@ -212,7 +214,7 @@ class Heartbeat:
         if reply.alive and reply.beat > self._last_beat:
             self._last_beat = reply.beat
             self._companion.on_heartbeat(reply, asked_at)
-            call(self._listener.on_heartbeat, reply)
+            call(self._listener.on_heartbeat, reply, asked_at)
             await self._declare_dead(
                 store, call, self._observer.find_dead(reply.peers, asked_at, self._clock.monotonic())
             )
@@ -243,12 +245,16 @@ class Heartbeat:
 
     async def _register(self, store: Store, call: CallOnLoop) -> None:
         """Retried: a store that has lost us may be unreachable as well."""
-        description = self._description
-        await self._retry(
-            call, lambda: store.instances.register(description.describe_instance(self._id, self._wake_address))
-        )
+        description = self._description.describe_instance(self._id, self._wake_address)
+
+        async def register() -> float:
+            asked_at = self._clock.monotonic()
+            await store.instances.register(description)
+            return asked_at
+
+        asked_at = await self._retry(call, register)
         self._companion.on_identity(self._id)
-        call(self._listener.on_identity, self._id)
+        call(self._listener.on_identity, self._id, asked_at)
 
     async def _leave(self, store: Store, reason: str) -> None:
         try:

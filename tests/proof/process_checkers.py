@@ -15,6 +15,8 @@ MAX_RETURN_SECONDS = 5.0
 MAX_ELECTION_SECONDS = 1.0
 MAX_FAILED_BEATS = 30
 BEAT_CALLS = ("instances.",)
+INTERRUPTION_CALLS = ("instances.", "locks.")
+"""A handler that is interrupted in the block of a lock ends when its release is answered."""
 CLAIM_CALLS = ("jobs.report_and_claim", "jobs.list_running", "instances.")
 
 
@@ -100,7 +102,7 @@ def cancellations_are_heard(history: History) -> Iterator[str]:
                 run.at <= cancel.at
                 and over > by
                 and by < history.ended_at
-                and not has_fault(history, run.node, since, by, calls=BEAT_CALLS)
+                and not has_fault(history, run.node, since, by, calls=INTERRUPTION_CALLS)
             ):
                 yield f"X3: {cancel.job} was told to stop at {cancel.at:.3f}, and {run.node} ran it at {by:.3f}"
 

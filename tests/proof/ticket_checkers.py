@@ -38,6 +38,8 @@ class QueuePlace:
         releases = [
             call for call in others if call.call == "release" and (call.end is None or call.end >= self.began_at)
         ]
+        self.is_repetition = any(call.call == "release" and call.start < first.start for call in others)
+        """The network repeated its request when it had been released: nobody waits for it, and its lease ends it."""
         self.release_began_at = min((call.start for call in releases), default=math.inf)
         self.released_at = min((call.end for call in releases if call.end is not None), default=math.inf)
         granted = [_end(call) for call in calls if call.state == "granted"]
@@ -153,7 +155,8 @@ def _find_free(waiter: QueuePlace, ahead: Sequence[QueuePlace]) -> float:
 
 def _can_be_granted(history: History, waiter: QueuePlace, start: float, end: float) -> bool:
     return (
-        waiter.is_surely_alive(end)
+        not waiter.is_repetition
+        and waiter.is_surely_alive(end)
         and lives_through(history, waiter.node, waiter.joined_at, end)
         and not has_fault(history, waiter.node, start - waiter.lease, end)
     )

@@ -55,12 +55,22 @@ def aim_at_zombies(plan: Plan, dice: random.Random) -> Plan:
 
 def aim_at_deaths(plan: Plan, dice: random.Random) -> Plan:
     start = dice.uniform(0.5, 2.0)
-    back = start + plan.dead_after + dice.uniform(0.5, 2.0)
+    back = start + plan.dead_after + dice.uniform(0.5, 4.0)
     faults = (
         _fault(dice, "outage", start, back, node=0, call="instances.heartbeat"),
         _fault(dice, "late answer", start, back, node=0, call=REPORT, delay=2 * plan.dead_after),
     )
-    jobs = tuple(replace(job, at=dice.uniform(0.0, back), delay=0.0) for job in plan.jobs)
+    jobs = tuple(
+        PlannedJob(
+            at=dice.uniform(0.0, back),
+            kind="slow",
+            seconds=dice.uniform(0.5, 2.0),
+            cancel_after=dice.uniform(0.0, back) if dice.random() < 0.3 else None,
+        )
+        if dice.random() < 0.6
+        else replace(job, at=dice.uniform(0.0, back), delay=0.0)
+        for job in plan.jobs
+    )
     return replace(
         plan,
         workers=2,

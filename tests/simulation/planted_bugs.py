@@ -196,4 +196,10 @@ BUGS = (
         before="            if self._has_claims_of(instance):\n",
         after="            if self._identity():\n",
     ),
+    PlantedBug(
+        name="jobs that a worker holds are started when its lease may have ended",
+        file="worker/parts.py",
+        before="JobBuffer(wakeup.set, core.lease.is_current)",
+        after="JobBuffer(wakeup.set)",
+    ),
 )

@@ -1,6 +1,8 @@
 import asyncio
 
+from drumbeat.clock import FakeClock
 from drumbeat.worker.buffer import JobBuffer
+from drumbeat.worker.instance_lease import InstanceLease
 from tests.unit.test_result import claimed
 from tests.waiting import until
 
@@ -52,3 +54,30 @@ async def test_it_signals_once_when_it_runs_low_and_again_after_more_were_put() 
     for _ in range(3):
         await buffer.take()
     assert calls == [1, 1]
+
+
+async def test_no_job_is_handed_out_while_the_lease_may_have_ended() -> None:
+    clock = FakeClock()
+    lease = InstanceLease(10.0, clock)
+    buffer = JobBuffer(lambda: None, lease.is_current)
+    buffer.put([job := claimed()])
+    async with asyncio.TaskGroup() as group:
+        taken = group.create_task(buffer.take())
+        await until(lambda: buffer.idle_slots == 1)
+        lease.renew(clock.monotonic() - 10.0)  # its answer took as long as the lease lasts
+        buffer.wake()
+        await until(lambda: buffer.idle_slots == 1)
+        lease.renew(clock.monotonic() - 9.9)
+        buffer.wake()
+        assert await taken is job
+
+
+async def test_jobs_that_wait_for_the_lease_are_gone_when_it_was_lost() -> None:
+    buffer = JobBuffer(lambda: None, lambda: False)
+    buffer.put([job := claimed()])
+    async with asyncio.TaskGroup() as group:
+        taken = group.create_task(buffer.take())
+        await until(lambda: buffer.idle_slots == 1)
+        assert buffer.drain() == [job]
+        buffer.close()
+    assert taken.result() is None

@@ -10,8 +10,10 @@ from drumbeat.ids import JobId
 
 
 class JobBuffer:
-    def __init__(self, on_low: Callable[[], None]) -> None:
+    def __init__(self, on_low: Callable[[], None], can_start: Callable[[], bool] = lambda: True) -> None:
+        """While `can_start` is false no job is handed out; `wake` when it is true again."""
         self._on_low = on_low
+        self._can_start = can_start
         self.low_watermark = 0
         """`on_low` is called when at most this many jobs are left after a take; once, until more are put."""
         self.taken_count = 0
@@ -36,6 +38,10 @@ class JobBuffer:
     def put(self, jobs: Iterable[ClaimedJob]) -> None:
         self._jobs.extend(jobs)
         self._is_low_signalled = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake as many slots as there are jobs."""
         for _ in range(min(len(self._jobs), len(self._waiters))):
             woken = self._waiters.popleft()
             if not woken.done():
@@ -43,7 +49,7 @@ class JobBuffer:
 
     async def take(self) -> ClaimedJob | None:
         """The next job; None when the buffer is closed."""
-        while not self._jobs:
+        while not self._jobs or not self._can_start():
             if self._closed:
                 return None
             woken = asyncio.get_running_loop().create_future()

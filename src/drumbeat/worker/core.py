@@ -11,6 +11,7 @@ from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
 from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
+from drumbeat.worker.instance_lease import InstanceLease
 from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.shutdown import Shutdown
 from drumbeat.worker.store_clock import StoreClock
@@ -51,6 +52,7 @@ class WorkerCore:
         self.journal = journal
         self.task_specs = build_task_specs(app.registry, in_process=in_process)
         self.identity = Identity()
+        self.lease = InstanceLease(settings.dead_after, app.clock)
         self.store_clock = StoreClock(app.clock.now_us)
         self.store_now = self.store_clock.now_us
         self.runs = ActiveRuns()

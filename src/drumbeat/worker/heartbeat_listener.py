@@ -67,11 +67,13 @@ class HeartbeatListener:
         self.awaits_successor = False
         """This instance was the leader, there is no other leader yet, and there are peers that may become one."""
 
-    def on_identity(self, id: InstanceId) -> None:
+    def on_identity(self, id: InstanceId, asked_at: float) -> None:
+        self._core.lease.renew(asked_at)
         self._core.identity.current = id
         self._core.journal.set_instance(id)
 
-    def on_heartbeat(self, reply: HeartbeatReply) -> None:
+    def on_heartbeat(self, reply: HeartbeatReply, asked_at: float) -> None:
+        self._core.lease.renew(asked_at)
         self._store_loop.on_heartbeat(reply)
         if reply.leader is not None:
             self._was_leader = reply.leader.instance == self._core.identity()
@@ -79,6 +81,7 @@ class HeartbeatListener:
         self._fetcher.set_unblocks(tuple(sorted(self._runnable.intersection(reply.blocked_on))))
         if reply.cancel_requests:
             self._cancel({claim.id: claim.token for claim in reply.cancel_requests})
+        self._buffer.wake()  # after the cancellations: jobs may have waited for the lease
 
     def _cancel(self, requests: dict[JobId, int]) -> None:
         for job in self._buffer.remove(requests.keys()):
