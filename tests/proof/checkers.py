@@ -83,7 +83,7 @@ def one_end(history: History) -> Iterator[str]:
 
 @promise
 def tokens_grow(history: History) -> Iterator[str]:
-    """J5: the token grows with each claim. A power cut may take the last claims, and whoever made them is gone, too: if the clock
+    """J5: the token grows with each claim. A power cut may take the last claims, and those who made them: if the clock
     is then set back, their numbers can come again."""
     cuts = power_cuts(history) if any(fault.kind in CLOCK for fault in history.disturbances) else []
     seen: dict[tuple[str, int], float] = {}
