@@ -117,11 +117,13 @@ async def _run(stage: Stage, kinds: Kinds) -> tuple[dict[str, Job], list[Job]]:
             goods.append(await rude.good_in_thread.enqueue(number))
         goods.append(await rude.good_in_process.enqueue(-1))
 
+        awaited = [*handles.values(), *goods]
+
         async def ended() -> bool:
-            for handle in (*handles.values(), *goods):
-                if (await app.jobs.show(handle.id)).state in (JobState.PENDING, JobState.RUNNING):
-                    return False
-            return True
+            # None is looked at again that has ended: the worker needs the machine.
+            while awaited and (await app.jobs.show(awaited[-1].id)).state not in (JobState.PENDING, JobState.RUNNING):
+                awaited.pop()
+            return not awaited
 
         try:
             await until(ended, deadline=90, what="the end of all jobs")
