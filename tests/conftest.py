@@ -51,12 +51,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             postgres.share_kits()
 
 
-# They wait more than they compute.
+# They wait more than they compute; or are one long file, which would be left for one process alone at the end.
 PATIENT = (
     "tests/chaos/",
     "tests/engines/postgres/",
     "tests/engines/redis/",
     "tests/examples/",
+    "tests/simulation/",
     "tests/sinks/",
     "tests/system/",
     "tests/web/browser/",

@@ -1,6 +1,6 @@
 """The example with the invoices: workers are killed at random moments, and each order has one invoice.
 
-10 kills; 200 with DRUMBEAT_FULL=1.
+6 kills; 200 with DRUMBEAT_FULL=1.
 """
 
 import os
@@ -19,7 +19,7 @@ from tests.cli.command import build_environment
 from tests.system.conftest import Place
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "billing_exactly_once.py"
-KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 10
+KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 6
 
 
 async def test_each_order_has_one_invoice_though_workers_are_killed(place: Place, tmp_path: Path) -> None:
