@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         label = getattr(item, "operation_label", None)
         if label is not None and item.name.endswith(f"[{label}]") and not item.nodeid.endswith(f"[{label}]"):
-            item._id = item.id.with_params(label)  # type: ignore[attr-defined]
+            item._id = item.id.with_params(label)
 
 
 @pytest.fixture
