@@ -43,10 +43,11 @@ class Played(NamedTuple):
 class Stage:
     """A worker, or several under a supervisor, and the rude program as a client of the same store."""
 
-    def __init__(self, folder: Path, engine: str = "sqlite") -> None:
+    def __init__(self, folder: Path, engine: str = "sqlite", crash_limit: int = 3) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.engine = engine
+        self._crash_limit = crash_limit
         self.url = fresh_url(engine, folder)
         self.log = folder / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +60,7 @@ class Stage:
     def __enter__(self) -> "Stage":
         self._before = {name: os.environ.get(name) for name in ("DRUMBEAT_URL", journal.FILE)}
         os.environ |= {"DRUMBEAT_URL": self.url, journal.FILE: str(self.folder / "journal")}
-        rude.app.configure({"url": self.url})
+        rude.app.configure({"url": self.url, "crash_limit": self._crash_limit})
         return self
 
     def start(self, *flags: str, **environ: str) -> "subprocess.Popen[bytes]":
@@ -96,9 +97,11 @@ class Stage:
             SERVERS[self.engine].give_back(self.url)
 
 
-def play(folder: Path, kinds: Kinds, *flags: str, engine: str = "sqlite", **environ: str) -> Played:
+def play(
+    folder: Path, kinds: Kinds, *flags: str, engine: str = "sqlite", crash_limit: int = 3, **environ: str
+) -> Played:
     """Run these beside good jobs until all have ended, and stop the worker."""
-    with Stage(folder, engine) as stage:
+    with Stage(folder, engine, crash_limit) as stage:
         process = stage.start("--concurrency", "4", "--drain", "1", *flags, **environ)
         rude_jobs, good = asyncio.run(_run(stage, kinds))
         alive = process.poll() is None
@@ -241,7 +244,7 @@ def test_a_job_that_kills_its_child_process_is_dead_after_three_crashes(killed_c
 def killed_workers(request: pytest.FixtureRequest, folder: Path) -> Played:
     """Two crashes each: a new worker takes its time. The usual three are those of children, above, and of tests/system."""
     kinds = [(POOLS[request.param], kind) for kind in rude.KILLS]
-    return play(folder / f"kills {request.param}", kinds, "--processes", "2", DRUMBEAT_CRASH_LIMIT="2")
+    return play(folder / f"kills {request.param}", kinds, "--processes", "2", crash_limit=2)
 
 
 @pytest.mark.parametrize("kind", rude.KILLS)
