@@ -209,7 +209,7 @@ def on_loop(request: pytest.FixtureRequest, folder: Path) -> Played:
     kinds += [(rude.rude_in_thread, kind) for kind in rude.IN_THREAD]
     (folder / "without").mkdir(exist_ok=True)
     (folder / "without" / "uvloop.py").write_text("raise ImportError('not here')\n")
-    environ = {} if request.param == "uvloop" else {"PYTHONPATH": str(folder / "without")}
+    environ: dict[str, Any] = {} if request.param == "uvloop" else {"PYTHONPATH": str(folder / "without")}
     return play(folder / request.param, kinds, **environ)
 
 
