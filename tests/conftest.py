@@ -6,6 +6,7 @@ time overrides the fixture `clock`.
 
 import gc
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -41,18 +42,22 @@ PAIRS = {"pair": ("postgres", "valkey")}
 OpenAgain = Callable[[], Awaitable[Store]]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """What killed runs have left is removed, once: not by each of the processes that run tests side by side."""
     if not hasattr(session.config, "workerinput"):
         folders.sweep()
+        if session.config.getoption("numprocesses", None):
+            postgres.share_kits()
 
 
-# They wait more than they compute.
+# They wait more than they compute; or are one long file, which would be left for one process alone at the end.
 PATIENT = (
     "tests/chaos/",
     "tests/engines/postgres/",
     "tests/engines/redis/",
     "tests/examples/",
+    "tests/simulation/",
     "tests/sinks/",
     "tests/system/",
     "tests/web/browser/",
@@ -63,6 +68,7 @@ PATIENT = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where processes run files side by side, those that wait are spread among those that compute, and end before them: the
     machine has always something to do, and no long file is left for one process alone. It needs --no-loadscope-reorder."""
+    refuse_twins(items)
     if not hasattr(config, "workerinput"):
         return
     files: dict[str, list[pytest.Item]] = {}
@@ -73,6 +79,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {file: number / max(1, len(others)) for number, file in enumerate(others)}
     places |= {file: 0.75 * number / max(1, len(patient)) for number, file in enumerate(patient)}
     items[:] = [item for file in sorted(files, key=places.__getitem__) for item in files[file]]
+
+
+def refuse_twins(items: list[pytest.Item]) -> None:
+    """Of tests that have the same identity only one would be run side by side, and nobody would be told."""
+    twins = [id for id, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if twins:
+        raise pytest.UsageError(f"tests with the same identity: {', '.join(twins)}")
 
 
 @pytest.hookimpl(wrapper=True)

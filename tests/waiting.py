@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-STEP, LONGEST_STEP = 0.01, 0.02
-"""Whoever has waited long already looks less often: it is the machine of those who are waited for, too."""
+STEP, LONGEST_STEP = 0.01, 0.1
+"""Whoever has waited long already looks less often, and is late by a twentieth at most: it is the machine of those who are
+waited for, too."""
 NOTICED = 0.03
 """A thread that wants to go on after a step, and is this late, was kept waiting by the machine."""
 

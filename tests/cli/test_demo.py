@@ -1,4 +1,7 @@
-"""`drumbeat demo`: it ends by itself where nobody sits, stays for a person, ends as it should, and leaves nothing behind."""
+"""`drumbeat demo`: it ends by itself where nobody sits, ends as it should, and leaves nothing behind.
+
+That it stays for a person until Ctrl-C is shown with its buttons, in tests/web/test_demo.py.
+"""
 
 import asyncio
 import os
@@ -118,18 +121,6 @@ def test_the_workers_of_a_killed_demo_leave_by_themselves(tmp_path: Path, short_
         os.kill(demo.pid, signal.SIGKILL)
         demo.wait(30)
     until_sync(lambda: not any(map(str.isdigit, left_behind(short_folder))), deadline=20, what="the end of all workers")
-
-
-def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, short_folder: Path) -> None:
-    with terminal("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
-        shown = demo.wait_for("Ctrl-C ends it")
-        assert "Everything ended as expected" in shown
-        address = ADDRESS.findall(shown)[0]
-        assert len(httpx.get(f"{address}api/v1/instances").json()["items"]) == 2
-        demo.press("\x03")
-        demo.wait_for("Stopping the workers")
-        assert demo.wait_exit_code() == 0, demo.seen[-2000:]
-    assert left_behind(short_folder) == []
 
 
 def test_it_does_not_stay_with_exit(tmp_path: Path, short_folder: Path) -> None:

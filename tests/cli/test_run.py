@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import call, read_refusal, start
+from tests.cli.command import call, invoke, read_refusal, start
 from tests.waiting import until_sync
 
 
+def ask(*words: str, folder: Path) -> str:
+    """What a command says of the store of this folder: in this process, because those who wait ask many times."""
+    return invoke(*words, "--json", "--url", f"sqlite:///{folder / 'drumbeat.db'}").stdout
+
+
 def count(folder: Path, state: str) -> int:
-    return call("jobs", "list", "--state", state, "--json", folder=folder).stdout.count("\n")
+    return ask("jobs", "list", "--state", state, folder=folder).count("\n")
 
 
 def ready(folder: Path, queue: str) -> int:
-    found: int = json.loads(call("queues", "show", queue, "--json", folder=folder).stdout)["ready"]
+    found: int = json.loads(ask("queues", "show", queue, folder=folder))["ready"]
     return found
 
 
@@ -82,9 +87,9 @@ def test_the_app_may_come_from_the_environment(shop: Path) -> None:
 
 def test_a_failing_job_is_logged(shop: Path) -> None:
     call("enqueue", "give_up", "order=77", "--app", "shop:app", folder=shop)
-    before = call("dead", "--json", folder=shop).stdout.count("\n")
+    before = ask("dead", folder=shop).count("\n")
     with start("run", "shop:app", folder=shop) as worker:
-        until_sync(lambda: call("dead", "--json", folder=shop).stdout.count("\n") > before, deadline=30)
+        until_sync(lambda: ask("dead", folder=shop).count("\n") > before, deadline=30)
         os.kill(worker.pid, signal.SIGTERM)
         _, err = worker.communicate(timeout=30)
     assert "ERROR   job is dead" in err
@@ -107,7 +112,7 @@ def test_the_program_may_set_several_processes_itself(tmp_path: Path) -> None:
 
 
 def instances(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in call("instances", "--json", folder=folder).stdout.splitlines()]
+    return [json.loads(line) for line in ask("instances", folder=folder).splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """The contract holds on each engine, and for a pair: jobs in one store, wake-ups, locks and rooms in another.
 
 In `make test` the pair runs only the files that reach its second store: all other parts of a pair are the objects of its first
-store (store/coordinated.py), which the same tests check as `postgres`. Older servers, PostgreSQL 16 and Redis 6.2, run the
-random histories (test_model.py, test_locks.py) and tests/engines there. With DRUMBEAT_FULL=1 (`make chaos`) everything runs
-everywhere.
+store (store/coordinated.py), which the same tests check as `postgres`. Older servers, PostgreSQL 16 and Redis 6.2, run
+tests/engines and random histories (test_model.py, test_locks.py), fewer than the newest: the logic is that of the same
+statements and scripts, and one that an older server does not know fails whenever it is sent. With DRUMBEAT_FULL=1
+(`make system`) everything runs everywhere.
 """
 
 import os

@@ -19,6 +19,7 @@ from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import open_store
 from tests.conftest import ENGINES, OpenAgain, fresh_url
+from tests.contract.conftest import NEWEST
 from tests.contract.making import HOUR
 from tests.waiting import until
 
@@ -493,7 +494,7 @@ def tickets_on(engine: str) -> Any:
     """The machine's test on one engine."""
     machine = type(f"TicketsOn{engine.title()}", (Tickets,), {"engine": engine})
     machine.TestCase.settings = settings(  # type: ignore[attr-defined]
-        max_examples=300 if os.environ.get("DRUMBEAT_FULL") else 20,
+        max_examples=300 if os.environ.get("DRUMBEAT_FULL") else 20 if engine in NEWEST else 8,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -21,6 +21,7 @@ from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.conftest import ENGINES, fresh_url
+from tests.contract.conftest import NEWEST
 from tests.contract.making import HOUR, new_instance, new_job, outcome, release, wanting
 
 QUEUES = ("a", "b")
@@ -339,7 +340,7 @@ def life_on(engine: str) -> Any:
     """The machine's test on one engine."""
     machine = type(f"JobsLifeOn{engine.title()}", (JobsLife,), {"engine": engine})
     machine.TestCase.settings = settings(  # type: ignore[attr-defined]
-        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 20,
+        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 20 if engine in NEWEST else 8,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -1,5 +1,6 @@
 """Every example runs as its own text says."""
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from drumbeat import Drumbeat
+from drumbeat.core.job import JobState
 from tests.cli.command import build_environment, call, start
 from tests.servers.redis import RedisServer
 from tests.waiting import until_sync
@@ -43,6 +46,10 @@ def python(*words: str, folder: Path, **environ: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+KILLED = ("billing.py", "billing_exactly_once.py")
+"""Those that kill their own workers: tests/system plays them, with more kills, on a file and on PostgreSQL."""
 
 
 def test_no_example_is_forgotten() -> None:
@@ -78,28 +85,36 @@ def test_orders(folder: Path) -> None:
     ]
 
 
-def test_billing_exactly_once(folder: Path) -> None:
-    told = python("billing_exactly_once.py", "2", folder=folder)
-    assert told == "2 workers killed, 40 orders, 40 billed, 40 invoices\n"
-
-
-def test_billing(folder: Path) -> None:
-    told = python("billing.py", "2", folder=folder)
-    assert re.fullmatch(r"\d+ nodes killed, \d+ periods, \d+0 invoices: 0 missing, 0 twice\n", told), told
+@pytest.mark.parametrize("name", KILLED)
+def test_what_kills_its_own_workers_is_played_elsewhere(name: str) -> None:
+    played = [file.read_text(encoding="utf-8") for file in (EXAMPLES.parent / "tests" / "system").glob("test_*.py")]
+    assert sum(f'"examples" / "{name}"' in text for text in played) == 1
 
 
 def test_maintenance(folder: Path) -> None:
     assert (folder / "maintenance.py").exists()
     with start("run", "maintenance:app", folder=folder) as worker:
-        until_sync(lambda: len(schedules(folder)) == 9, deadline=30)
+        until_sync(lambda: len(asyncio.run(declared(folder))) == 9, deadline=30)
         names = [each["name"] for each in schedules(folder)]
         jobs = [call("schedules", "run-now", name, folder=folder).stdout.strip() for name in names]
-        until_sync(lambda: set(jobs) <= succeeded(folder), deadline=30)
+        until_sync(lambda: asyncio.run(have_succeeded(folder, jobs)), deadline=30)
+        assert set(jobs) <= succeeded(folder)
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
     assert [each["schedule"] for each in listed("schedules", "history", "heartbeats", folder=folder)][-1:] == [
         "heartbeats"
     ]
+
+
+async def declared(folder: Path) -> list[Any]:
+    """Asked without a process, of which each look would start one."""
+    async with Drumbeat(f"sqlite:///{folder / 'drumbeat.db'}") as app:
+        return await app.schedules.list()
+
+
+async def have_succeeded(folder: Path, jobs: list[str]) -> bool:
+    async with Drumbeat(f"sqlite:///{folder / 'drumbeat.db'}") as app:
+        return all([(await app.jobs.show(id)).state is JobState.SUCCEEDED for id in jobs])
 
 
 def schedules(folder: Path) -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 Only the binaries are taken. The wheel's own start-up code is not imported: it opens the permissions of every parent folder
 and fixes the version at import. PostgreSQL refuses to run as root, so there it runs as nobody, from a copy that nobody can
-read. That copy, and a data folder as initdb leaves it, are made once for all servers of a process: its kit.
+read. That copy, and a data folder as initdb leaves it, are made once for all servers of a process: its kit. Processes that run
+tests side by side share one.
 """
 
 import asyncio
 import atexit
+import fcntl
 import itertools
 import os
 import shutil
@@ -172,25 +174,61 @@ class PostgresServer:
             return False
 
 
+SHARED_KITS = "TESTS_POSTGRES_KITS"
+"""Names the folder of the kits of those who were started by the process that made it."""
 _kits: dict[int, Path] = {}
 
 
 def kit(version: int) -> Path:
     """What each server of a version is started from; made for the first, removed at the end of the process."""
     if version not in _kits:
-        folder = folders.make("postgres", in_memory=True)
-        atexit.register(_remove, folder, os.getpid())
-        folder.chmod(0o755)
-        _copy_binaries(folder, version)
-        _initialise(folder, version)
-        _kits[version] = folder
+        shared = os.environ.get(SHARED_KITS)
+        _kits[version] = _make_kit(version) if shared is None else _share_kit(Path(shared), version)
     return _kits[version]
+
+
+def _make_kit(version: int) -> Path:
+    folder = folders.make("postgres", in_memory=True)
+    atexit.register(_remove, folder, os.getpid())
+    _fill_kit(folder, version)
+    return folder
+
+
+def _share_kit(shared: Path, version: int) -> Path:
+    """Made by the first of those who share it, while the others wait."""
+    folder = shared / str(version)
+    with (shared / f"{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = shared / f"{version}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            _fill_kit(unfinished, version)
+            unfinished.rename(folder)
+    return folder
+
+
+def _fill_kit(folder: Path, version: int) -> None:
+    folder.chmod(0o755)
+    _copy_binaries(folder, version)
+    _initialise(folder, version)
+
+
+def share_kits() -> Path:
+    """Those whom this process starts from now on share their kits, in this folder, which it removes."""
+    folder = folders.make("postgres", in_memory=True)
+    folder.chmod(0o755)
+    os.environ[SHARED_KITS] = str(folder)
+    atexit.register(_remove, folder, os.getpid())
+    return folder
 
 
 def remove_kits() -> None:
     """For processes that leave without their exit handlers, once their servers have ended."""
     while _kits:
-        _remove(_kits.popitem()[1], os.getpid())
+        folder = _kits.popitem()[1]
+        if str(folder.parent) != os.environ.get(SHARED_KITS):
+            _remove(folder, os.getpid())
 
 
 def _remove(folder: Path, pid: int) -> None:
@@ -224,6 +262,8 @@ def _initialise(folder: Path, version: int) -> None:
         [
             *(_binary(folder, version, "initdb"), "-D", str(data), "-U", "postgres", "--auth=scram-sha-256"),
             *("--pwfile", str(secret), "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
+            # Tests connect ten thousand times, and a third of the work of that was to make the password dear to guess.
+            *("-c", "scram_iterations=1"),
         ],
         capture_output=True,
         text=True,

@@ -51,7 +51,7 @@ async def _dispatched(pair: Pair, task: Any, sent: Callable[[], int], **environ:
             )
         await until(lambda: _is_done(app), deadline=60, what=f"the end\n{cluster.logs()}")
         assert not await app.dead.list()
-        assert await _were_hit(app, [job.id for job in jobs]), "nobody was killed in the middle of a batch"
+        assert await _was_one_hit(app, [job.id for job in jobs]), "nobody was killed in the middle of a batch"
         for worker in workers:
             worker.terminate()
         assert [worker.wait(20) for worker in workers] == [0, 0]
@@ -74,9 +74,12 @@ async def _is_done(app: Drumbeat) -> bool:
     )
 
 
-async def _were_hit(app: Drumbeat, ids: list[str]) -> int:
-    """How many jobs ran on a worker that was killed."""
-    return sum([(await app.jobs.show(id)).crashes > 0 for id in ids])
+async def _was_one_hit(app: Drumbeat, ids: list[str]) -> bool:
+    """Whether a job ran on a worker that was killed."""
+    for id in ids:
+        if (await app.jobs.show(id)).crashes > 0:
+            return True
+    return False
 
 
 async def test_killed_dispatchers_lose_nothing_and_a_stream_gets_each_job_once(pair: Pair) -> None:

@@ -19,7 +19,7 @@ from tests.waiting import until
 from tests.worker.test_rude_handlers import POOLS, Stage
 
 IS_FULL = bool(os.environ.get("DRUMBEAT_FULL"))
-RUDE, GOOD, KILLERS = (1_000, 100_000, 5) if IS_FULL else (60, 3_000, 2)
+RUDE, GOOD, KILLERS = (1_000, 100_000, 5) if IS_FULL else (60, 1_500, 2)
 DEADLINE = 600 if IS_FULL else 90
 # One that swallows its time-out keeps what it has for ever, and a worker with too many of them asks to be replaced.
 ON_LOOP = [kind for kind in rude.ON_LOOP if kind != "swallows its time-out"]

@@ -1,4 +1,7 @@
-"""The buttons of `drumbeat demo`, pressed in a demo of real processes: each does what it says, and is on record."""
+"""`drumbeat demo` at a terminal stays for a person: its buttons are pressed, each does what it says, and is on record.
+
+Then comes Ctrl-C, after which it exits with 0, whatever was pressed, and leaves nothing behind.
+"""
 
 import os
 import re
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from tests.cli.terminal import terminal
+from tests.cli.test_demo import left_behind
 from tests.waiting import until_sync
 from tests.web.conftest import SAME_ORIGIN
 
@@ -53,11 +57,14 @@ def demo() -> Iterator[Demo]:
         terminal("demo", folder=Path(folder), env={"TMPDIR": folder}) as screen,
     ):
         shown = screen.wait_for("Ctrl-C ends it")
+        assert "Everything ended as expected" in shown
         made = Demo(re.findall(r"http://127\.0\.0\.1:\d+", shown)[0])
         yield made
         made.browser.close()
         screen.press("\x03")
-        assert screen.wait_exit_code() == 0
+        screen.wait_for("Stopping the workers")
+        assert screen.wait_exit_code() == 0, screen.seen[-2000:]
+        assert left_behind(Path(folder)) == []
 
 
 def test_the_overview_has_all_buttons(demo: Demo) -> None:

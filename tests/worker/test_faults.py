@@ -34,11 +34,21 @@ async def program(app: Drumbeat) -> FaultyProgram:
     return program
 
 
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims are compared with what the store has many times a second. That it is soon enough without this is shown by the test
+    of a job that was lost on its way."""
+    monkeypatch.setattr(store_loop, "TICK_INTERVAL", 0.05)
+    monkeypatch.setattr(store_loop, "RECONCILE_INTERVAL", 0.1)
+
+
 async def all_succeeded(app: Drumbeat, count: int) -> bool:
     return len(await app.jobs.list(state="succeeded", limit=count + 1)) == count
 
 
-async def test_answers_of_finishes_that_are_lost_repeat_nothing(app: Drumbeat, program: FaultyProgram) -> None:
+async def test_answers_of_finishes_that_are_lost_repeat_nothing(
+    app: Drumbeat, program: FaultyProgram, often: None
+) -> None:
     runs: Counter[int] = Counter()
 
     @app.task
@@ -58,7 +68,7 @@ async def test_answers_of_finishes_that_are_lost_repeat_nothing(app: Drumbeat, p
 
 
 async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
-    app: Drumbeat, program: FaultyProgram
+    app: Drumbeat, program: FaultyProgram, often: None
 ) -> None:
     runs: Counter[int] = Counter()
 

@@ -43,10 +43,11 @@ class Played(NamedTuple):
 class Stage:
     """A worker, or several under a supervisor, and the rude program as a client of the same store."""
 
-    def __init__(self, folder: Path, engine: str = "sqlite") -> None:
+    def __init__(self, folder: Path, engine: str = "sqlite", crash_limit: int = 3) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.engine = engine
+        self._crash_limit = crash_limit
         self.url = fresh_url(engine, folder)
         self.log = folder / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +60,7 @@ class Stage:
     def __enter__(self) -> "Stage":
         self._before = {name: os.environ.get(name) for name in ("DRUMBEAT_URL", journal.FILE)}
         os.environ |= {"DRUMBEAT_URL": self.url, journal.FILE: str(self.folder / "journal")}
-        rude.app.configure({"url": self.url})
+        rude.app.configure({"url": self.url, "crash_limit": self._crash_limit})
         return self
 
     def start(self, *flags: str, **environ: str) -> "subprocess.Popen[bytes]":
@@ -96,9 +97,11 @@ class Stage:
             SERVERS[self.engine].give_back(self.url)
 
 
-def play(folder: Path, kinds: Kinds, *flags: str, engine: str = "sqlite", **environ: str) -> Played:
+def play(
+    folder: Path, kinds: Kinds, *flags: str, engine: str = "sqlite", crash_limit: int = 3, **environ: str
+) -> Played:
     """Run these beside good jobs until all have ended, and stop the worker."""
-    with Stage(folder, engine) as stage:
+    with Stage(folder, engine, crash_limit) as stage:
         process = stage.start("--concurrency", "4", "--drain", "1", *flags, **environ)
         rude_jobs, good = asyncio.run(_run(stage, kinds))
         alive = process.poll() is None
@@ -117,11 +120,13 @@ async def _run(stage: Stage, kinds: Kinds) -> tuple[dict[str, Job], list[Job]]:
             goods.append(await rude.good_in_thread.enqueue(number))
         goods.append(await rude.good_in_process.enqueue(-1))
 
+        awaited = [*handles.values(), *goods]
+
         async def ended() -> bool:
-            for handle in (*handles.values(), *goods):
-                if (await app.jobs.show(handle.id)).state in (JobState.PENDING, JobState.RUNNING):
-                    return False
-            return True
+            # None is looked at again that has ended: the worker needs the machine.
+            while awaited and (await app.jobs.show(awaited[-1].id)).state not in (JobState.PENDING, JobState.RUNNING):
+                awaited.pop()
+            return not awaited
 
         try:
             await until(ended, deadline=90, what="the end of all jobs")
@@ -204,7 +209,7 @@ def on_loop(request: pytest.FixtureRequest, folder: Path) -> Played:
     kinds += [(rude.rude_in_thread, kind) for kind in rude.IN_THREAD]
     (folder / "without").mkdir(exist_ok=True)
     (folder / "without" / "uvloop.py").write_text("raise ImportError('not here')\n")
-    environ = {} if request.param == "uvloop" else {"PYTHONPATH": str(folder / "without")}
+    environ: dict[str, Any] = {} if request.param == "uvloop" else {"PYTHONPATH": str(folder / "without")}
     return play(folder / request.param, kinds, **environ)
 
 
@@ -237,14 +242,15 @@ def test_a_job_that_kills_its_child_process_is_dead_after_three_crashes(killed_c
 
 @pytest.fixture(scope="module", params=["loop", "thread"])
 def killed_workers(request: pytest.FixtureRequest, folder: Path) -> Played:
+    """Two crashes each: a new worker takes its time. The usual three are those of children, above, and of tests/system."""
     kinds = [(POOLS[request.param], kind) for kind in rude.KILLS]
-    return play(folder / f"kills {request.param}", kinds, "--processes", "2")
+    return play(folder / f"kills {request.param}", kinds, "--processes", "2", crash_limit=2)
 
 
 @pytest.mark.parametrize("kind", rude.KILLS)
 def test_a_job_that_kills_its_worker_is_dead_and_its_neighbours_finish(killed_workers: Played, kind: str) -> None:
     job = killed_workers.jobs[kind]
-    assert (job.state, job.failures, job.crashes) == (JobState.DEAD, 0, 3), job.error
+    assert (job.state, job.failures, job.crashes) == (JobState.DEAD, 0, 2), job.error
     assert [job.state for job in killed_workers.good if job.state is not JobState.SUCCEEDED] == []
     assert killed_workers.exit_code == 0
 

@@ -4,11 +4,14 @@ Half of the jobs lie in the future under the most urgent priority of the same qu
 the pages it touches. `DRUMBEAT_FULL=1` does it with a million jobs.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import asyncpg
 import pytest
 
 from drumbeat.core.claim import ClaimRequest, Outcome
@@ -17,8 +20,10 @@ from drumbeat.ids import InstanceId
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
 from drumbeat.store.postgres.statements import statements
+from tests.conftest import SERVERS
 from tests.contract.making import worker
 from tests.engines.postgres.conftest import address_of
+from tests.servers.postgres import PostgresServer
 
 MANY = 1_000_000 if os.environ.get("DRUMBEAT_FULL") else 40_000
 HELD = 500
@@ -33,19 +38,46 @@ UPDATE drumbeat.job SET state = 'running', instance = $1, token = 7, claimed_at 
  WHERE id IN (SELECT id FROM drumbeat.job WHERE priority = 5 LIMIT 500)"""
 
 
-@pytest.fixture(params=["never analysed", "analysed when empty", "settled"])
-async def filled(request: pytest.FixtureRequest, url: str, raw: Any) -> AsyncIterator[tuple[PostgresStore, InstanceId]]:
-    """A store whose job table is full, and an instance that holds 500 of its jobs."""
+@pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "settled"])
+def full(request: pytest.FixtureRequest) -> tuple[str, InstanceId]:
+    """A database whose job table is full, for copies, which take a tenth of the time; and an instance that holds 500 jobs."""
+    url = SERVERS["postgres"].fresh_url()
+    with ThreadPoolExecutor(1) as thread:
+        return url, thread.submit(lambda: asyncio.run(_fill(url, request.param))).result()
+
+
+async def _fill(url: str, statistics: str) -> InstanceId:
+    raw = await asyncpg.connect(url)
     await raw.execute("ALTER TABLE drumbeat.job SET (autovacuum_enabled = off)")
-    if request.param == "analysed when empty":
+    if statistics == "analysed when empty":
         await raw.execute("ANALYZE drumbeat.job")
     async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
-        await raw.execute(FILL, MANY, timeout=300)
-        await raw.execute(HOLD, instance)
-        if request.param == "settled":
-            await raw.execute("VACUUM ANALYZE drumbeat.job", timeout=300)
-        yield store, instance
+    await raw.execute(FILL, MANY, timeout=300)
+    await raw.execute(HOLD, instance)
+    if statistics == "settled":
+        await raw.execute("VACUUM ANALYZE drumbeat.job", timeout=300)
+    await raw.close()
+    return instance
+
+
+@pytest.fixture
+async def url(request: pytest.FixtureRequest, server: PostgresServer) -> AsyncIterator[str]:
+    """A fresh database: a copy of the full one, for whoever wants it filled."""
+    if "filled" not in request.fixturenames:
+        yield SERVERS["postgres"].fresh_url()
+        return
+    source = request.getfixturevalue("full")[0].rpartition("/")[2]
+    await server.execute(f"CREATE DATABASE copy_of_{source} TEMPLATE {source} STRATEGY FILE_COPY")
+    yield server.url_of(f"copy_of_{source}")
+    await server.drop_database(f"copy_of_{source}")
+
+
+@pytest.fixture
+async def filled(full: tuple[str, InstanceId], url: str) -> AsyncIterator[tuple[PostgresStore, InstanceId]]:
+    """A store whose job table is full, and an instance that holds 500 of its jobs."""
+    async with await PostgresStore.open(address_of(url)) as store:
+        yield store, full[1]
 
 
 async def explain(link: PostgresConnection, statement: str, *arguments: Any) -> dict[str, Any]:

@@ -218,9 +218,10 @@ def test_a_worker_that_has_lost_its_file_says_so_in_one_line_and_leaves_to_be_st
         delete_all(tmp_path / "jobs.db")
         until_sync(lambda: process.poll() is not None, deadline=20, what=f"its end\n{cluster.logs()}")
         assert process.returncode == EXIT_NO_STORE
-        lines = [line for line in cluster.logs().splitlines() if "the store is lost" in line]
-        assert len(lines) == 1 and "deleted or replaced" in lines[0], cluster.logs()
-        assert "Traceback" not in cluster.logs()
+        log = (tmp_path / "worker-1.log").read_text()  # all of it
+        lines = [line for line in log.splitlines() if "the store is lost" in line]
+        assert len(lines) == 1 and "deleted or replaced" in lines[0], log
+        assert "Traceback" not in log
 
 
 async def test_a_handlers_own_transaction_is_not_acknowledged_into_a_file_that_is_gone(path: Path) -> None:
