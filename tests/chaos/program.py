@@ -14,6 +14,7 @@ from drumbeat.errors import LockLost
 from drumbeat.retry import Backoff
 from drumbeat.sinks import WebhookSink
 from tests.chaos import journal, stalls
+from tests.chaos.recorded_calls import record_calls
 from tests.chaos.shared_clock import SharedClock
 
 FENCE = "CHAOS_FENCE"
@@ -32,6 +33,7 @@ RECEIVER = "CHAOS_RECEIVER"
 app = Drumbeat(name="chaos", clock=CLOCK)
 if journal.NODE in os.environ:  # the harness imports this module, too
     stalls.watch_process()
+    record_calls(app)
 
 
 class Run:

@@ -1,7 +1,7 @@
-"""Times in which the machine let a process not go on are faults, too: nobody can renew a lease then, nor write what it has seen.
+"""Times in which the machine did not let a process go on are faults, too: it cannot renew a lease then.
 
-The harness watches itself, and what it sees concerns everybody. Each process of the run watches itself as well: with more processes
-than cores one of them may stand still while the others go on.
+The harness watches itself, and what it sees concerns everybody. Each process of the run watches itself as well: with more
+processes than cores one of them may stand still while the others go on.
 """
 
 import threading

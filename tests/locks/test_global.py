@@ -347,7 +347,7 @@ async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(
     faulty: FaultyApp, other: Drumbeat
 ) -> None:
     answered = asyncio.Event()
-    (await faulty._internals.store()).late_answers["locks.acquire"] = answered  # type: ignore[attr-defined]
+    (await faulty._internals.store()).late_answers["locks.acquire"] = answered.wait  # type: ignore[attr-defined]
     late = Holder(faulty)
     await until(lambda: line(other), what="the late one's grant")
     rival = Holder(other)

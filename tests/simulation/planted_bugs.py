@@ -21,6 +21,7 @@ def find(bug: PlantedBug, *, seeds: int = MAX_SEEDS) -> tuple[int | None, list[s
     with tempfile.TemporaryDirectory(prefix="drumbeat-planted-") as folder:
         path = os.pathsep.join([str(plant(bug, Path(folder))), str(ROOT)])
         command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--until-found"]
+        command += ["--promise", bug.promise] if bug.promise else []
         environment = {**os.environ, "PYTHONPATH": path}
         found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if not found.stdout:
@@ -195,5 +196,54 @@ BUGS = (
         file="worker/store_loop.py",
         before="            if self._has_claims_of(instance):\n",
         after="            if self._identity():\n",
+    ),
+    PlantedBug(
+        name="a waiter is not told when the lease before it ends",
+        file="store/sqlite/locks.py",
+        before="    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None]\n",
+        after="    deadlines = [at for at in (opening.get(row.id),) if at is not None]\n",
+        promise="L6",
+    ),
+    PlantedBug(
+        name="a waiter is not told when a rate window opens",
+        file="store/sqlite/locks.py",
+        before="        return {first: opens_at}\n",
+        after="        return {}\n",
+        promise="R2",
+    ),
+    PlantedBug(
+        name="a leader that stops keeps its lease",
+        file="store/sqlite/instances.py",
+        before="        if lead is None:\n            write.db.run(self._sql.release_leadership",
+        after="        if lead == 0:\n            write.db.run(self._sql.release_leadership",
+        promise="C2",
+    ),
+    PlantedBug(
+        name="a follower fires only what is ten seconds late",
+        file="controller/firer.py",
+        before="OVERDUE_DELAY_US = 1_000_000\n",
+        after="OVERDUE_DELAY_US = 10_000_000\n",
+        promise="S3",
+    ),
+    PlantedBug(
+        name="missed fire times are caught up whatever the policy says",
+        file="schedules/planner.py",
+        before="    max_fires = definition.catch_up_limit if definition.catch_up is CatchUp.ALL else 1\n",
+        after="    max_fires = definition.catch_up_limit\n",
+        promise="S6",
+    ),
+    PlantedBug(
+        name="a worker that drains goes on claiming",
+        file="worker/worker.py",
+        before="        parts.fetcher.stop()\n",
+        after="",
+        promise="D1",
+    ),
+    PlantedBug(
+        name="the last outcomes of a worker that stops are not waited for",
+        file="worker/worker.py",
+        before="if not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):",
+        after="if left >= 0 or not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):",
+        promise="D2",
     ),
 )
