@@ -17,7 +17,7 @@ class PatientClient:
         """`survived`: errors that may happen besides those of Drumbeat."""
         self._app = app
         self._dice = dice
-        self._survived = (DrumbeatError, *survived)
+        self._survived: tuple[type[Exception], ...] = (DrumbeatError, *survived)
 
     async def enqueue(self, jobs: Sequence[NewJob], *, may_repeat: bool = True, **facts: Any) -> Any:
         """A plain job whose answer was lost is sent again, under its id. One with a unique key must not be: its first life

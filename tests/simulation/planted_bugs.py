@@ -212,10 +212,10 @@ BUGS = (
         promise="R2",
     ),
     PlantedBug(
-        name="a leader that stops keeps its lease",
-        file="store/sqlite/instances.py",
-        before="        if lead is None:\n            write.db.run(self._sql.release_leadership",
-        after="        if lead == 0:\n            write.db.run(self._sql.release_leadership",
+        name="a leader that leaves keeps its lease",
+        file="store/sqlite/sql/instances.sql",
+        before="   SET instance = NULL,\n       until = 0\n",
+        after="   SET until = until\n",
         promise="C2",
     ),
     PlantedBug(

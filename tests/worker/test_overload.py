@@ -61,7 +61,7 @@ async def test_goodput_is_back_by_itself_after_ten_times_the_load(store_url: str
         while time.monotonic() - began < OVERLOAD_SECONDS:
             wanted = service.served + ROUND
             await service.offer(FACTOR)
-            await until(lambda wanted=wanted: service.served >= wanted, deadline=120, what="a round")  # type: ignore[misc]
+            await until(lambda wanted=wanted: service.served >= wanted, deadline=120, what="a round")
 
         async def is_back() -> bool:
             return await service.measure_goodput() >= MIN_GOODPUT * before
