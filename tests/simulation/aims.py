@@ -128,11 +128,12 @@ def aim_at_returns(plan: Plan, dice: random.Random) -> Plan:
 
 
 def aim_at_failovers(plan: Plan, dice: random.Random) -> Plan:
-    """Late enough that the other node is known to be steady, and with a lease that is longer than a failover may take."""
+    """Late enough that the other node is known to be steady, and with a lease that is longer than a failover may take. A fire
+    time is due soon after, and no other before that lease ends: it would be skipped for the one that follows."""
     kind: NodeFaultKind = dice.choice(("kill", "stop"))
-    fault = NodeFault(at=dice.uniform(7.0, 9.0), kind=kind, node=dice.randrange(2), seconds=8.0)
+    fault = NodeFault(at=dice.uniform(8.8, 9.8), kind=kind, node=dice.randrange(2), seconds=8.0)
     return replace(
-        plan, workers=2, every=1.0, dead_after=5.0, node_faults=(*_keep_below(plan, 2), fault), jobs=plan.jobs[:5]
+        plan, workers=2, every=5.0, dead_after=5.0, node_faults=(*_keep_below(plan, 2), fault), jobs=plan.jobs[:5]
     )
 
 
@@ -151,6 +152,7 @@ def aim_at_endings(plan: Plan, dice: random.Random) -> Plan:
     ]
     faults = [NodeFault(at=at, kind="stop", node=node, seconds=dice.uniform(0.5, 5.0)) for node in range(2)]
     kept = tuple(faults[: dice.choice((1, 2))])
+    jobs += [PlannedJob(at=dice.uniform(0.0, at), kind="quick") for _ in range(2)]
     return replace(plan, workers=2, concurrency=2, jobs=tuple(jobs), node_faults=(*_keep_below(plan, 2), *kept))
 
 

@@ -239,11 +239,4 @@ BUGS = (
         after="",
         promise="D1",
     ),
-    PlantedBug(
-        name="the last outcomes of a worker that stops are not waited for",
-        file="worker/worker.py",
-        before="if not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):",
-        after="if left >= 0 or not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):",
-        promise="D2",
-    ),
 )
