@@ -1,9 +1,8 @@
 """A store that fails on purpose: before a call, after it (the effect is there, the answer is lost), or refusing it."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -16,69 +15,51 @@ from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store, Wake
 from drumbeat.store.protocol.wake import Subscriber
+from drumbeat.testing.store_wrapper import StoreCall, WrappedStore
 
-PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats", "audit")
 
-
-class FaultyStore:
+class FaultyStore(WrappedStore):
     """Stands before a real store. Calls are named as in "jobs.report_and_claim"."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store, self._disturb)
         self.fail_before: Counter[str] = Counter()
         """So many of the next calls fail without an effect."""
         self.fail_after: Counter[str] = Counter()
         """So many of the next calls have their effect, and their answer is lost."""
         self.refuse: Callable[[str, tuple[Any, ...]], bool] = lambda call, args: False
         """Calls that the store says no to, for good."""
-        self.answer_delays: dict[str, float] = {}
-        """The answers of these calls come so many seconds after their effect."""
         self.done_at: dict[str, float] = {}
         """When the last call of each operation had its effect; monotonic."""
         self.is_down = False
         """Nothing is taken, and what was under way is not answered."""
         self.first: tuple[int, StoreError] | None = None
         """So many of the first calls of each operation fail with this error, without an effect."""
-        self.late_answers: dict[str, asyncio.Event] = {}
-        """The next answer of these calls waits for its event; calls after it are answered at once."""
+        self.late_answers: dict[str, Callable[[], Awaitable[object]]] = {}
+        """The next answer of these calls waits for this; calls after it are answered at once."""
         self.late_handoffs: list[Callable[[], None]] | None = None
         """If a list: what claims get later is not delivered, but kept here, to be called."""
         self.calls: Counter[str] = Counter()
 
-    def __getattr__(self, part: str) -> Any:
-        found = getattr(self._store, part)
-        if part == "wake":
-            return FaultyWake(self, found)
-        return FaultyPart(self, part, found) if part in PARTS else found
+    def __getattr__(self, name: str) -> Any:
+        return FaultyWake(self, self._store.wake) if name == "wake" else super().__getattr__(name)
 
-
-class FaultyPart:
-    def __init__(self, faulty: FaultyStore, name: str, part: Any) -> None:
-        self._faulty = faulty
-        self._name = name
-        self._part = part
-
-    def __getattr__(self, operation: str) -> Any:
-        call = f"{self._name}.{operation}"
-        faulty, real = self._faulty, getattr(self._part, operation)
-
+    def _disturb(self, call: str, real: StoreCall) -> StoreCall:
         async def called(*args: Any, **kwargs: Any) -> Any:
-            faulty.calls[call] += 1
-            if faulty.is_down or faulty.fail_before[call] > 0:
-                faulty.fail_before[call] = max(0, faulty.fail_before[call] - 1)
+            self.calls[call] += 1
+            if self.is_down or self.fail_before[call] > 0:
+                self.fail_before[call] = max(0, self.fail_before[call] - 1)
                 raise StoreUnavailable("down on purpose")
-            if faulty.first is not None and faulty.calls[call] <= faulty.first[0]:
-                raise faulty.first[1]
-            if faulty.refuse(call, args):
+            if self.first is not None and self.calls[call] <= self.first[0]:
+                raise self.first[1]
+            if self.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
-            faulty.done_at[call] = SYSTEM.monotonic()
-            if (seconds := faulty.answer_delays.get(call)) is not None:
-                await SYSTEM.sleep(seconds)
-            if (event := faulty.late_answers.pop(call, None)) is not None:
-                await event.wait()
-            if faulty.is_down or faulty.fail_after[call] > 0:  # type: ignore[redundant-expr]
-                faulty.fail_after[call] = max(0, faulty.fail_after[call] - 1)
+            self.done_at[call] = SYSTEM.monotonic()
+            if (wait := self.late_answers.pop(call, None)) is not None:
+                await wait()
+            if self.is_down or self.fail_after[call] > 0:  # type: ignore[redundant-expr]
+                self.fail_after[call] = max(0, self.fail_after[call] - 1)
                 raise StoreUnavailable("the answer was lost on purpose")
             return answer
 
@@ -135,12 +116,4 @@ class FaultyProgram:
     async def open_store(self) -> Any:
         self.heart = FaultyStore(await self._app._internals.open_store())
         self.heart.first = self.first
-        return _closing(self.heart)
-
-
-@asynccontextmanager
-async def _closing(store: FaultyStore) -> Any:
-    try:
-        yield store
-    finally:
-        await store.close()
+        return self.heart

@@ -16,6 +16,8 @@ class PlantedBug(msgspec.Struct, frozen=True, kw_only=True):
     before: str
     """Occurs once in the file."""
     after: str
+    promise: str = ""
+    """What must be seen broken; empty: anything."""
 
     def apply(self, source: str) -> str:
         if source.count(self.before) != 1:

@@ -162,6 +162,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: Annotated[float, parsers.duration_at_least(0)] = 7 * 86_400.0
     """How long the history of finished jobs is kept. Dead letters are kept until an operator resolves them.
 
+    On PostgreSQL a day with more than 8 MB of history is dropped as a whole, when all of it is older.
+
     Default: 7 days.
     """
 

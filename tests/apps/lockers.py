@@ -18,7 +18,7 @@ from typing import Any
 from drumbeat import Drumbeat
 from drumbeat.errors import LockLost
 from tests.apps import journal
-from tests.faults import FaultyStore, _closing
+from tests.faults import FaultyStore
 
 
 class CountingApp(Drumbeat):
@@ -39,7 +39,7 @@ class CountingApp(Drumbeat):
         return self.tasks_store
 
     async def _open_store(self) -> Any:
-        return _closing(self._counting(await self._real_open_store()))
+        return self._counting(await self._real_open_store())
 
     def _counting(self, store: Any) -> FaultyStore:
         counting = FaultyStore(store)

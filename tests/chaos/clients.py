@@ -9,8 +9,8 @@ from typing import Any
 
 from drumbeat import NewJob
 from drumbeat.clock import SYSTEM
-from drumbeat.errors import DrumbeatError, StoreUnavailable
 from tests.chaos import journal, program
+from tests.chaos.patient_client import PatientClient
 from tests.chaos.program import app
 
 RATE = "CHAOS_RATE"
@@ -37,20 +37,12 @@ NOTICES = 0.1
 dice = random.Random()
 
 
+client = PatientClient(app, dice)
+
+
 async def enqueue(jobs: Sequence[NewJob], *, delay: float = 0.0, key: str | None = None, whole: bool = False) -> Any:
-    """Enqueue as users do: a plain job whose answer was lost is sent again, under its id."""
-    ids = [str(job.id) for job in jobs]
-    journal.write("asks", ids=ids, delay=delay, key=key, batch=ids[0] if whole else None)
-    while True:
-        try:
-            handles = await app.enqueue_many(jobs)
-        except StoreUnavailable:
-            if key is not None:
-                return None
-            await SYSTEM.sleep(dice.uniform(0.05, 0.3))
-            continue
-        journal.write("acknowledged", ids=ids, existing=[str(handle.id) for handle in handles])
-        return handles
+    batch = str(jobs[0].id) if whole else None
+    return await client.enqueue(jobs, may_repeat=key is None, delay=delay, key=key, batch=batch)
 
 
 async def produce_bulk() -> None:
@@ -63,12 +55,8 @@ async def produce_bulk() -> None:
             await enqueue([program.notice.bind(number + n) for n in range(dice.randint(1, BATCH))], whole=True)
         number += count
         await SYSTEM.sleep(count / rate)
-        while number % 5 == 0 and await count_ready() > MAX_BACKLOG:
+        while number % 5 == 0 and await client.count_ready() > MAX_BACKLOG:
             await SYSTEM.sleep(0.5)
-
-
-async def count_ready() -> int:
-    return sum(queue.ready for queue in await app.queues.list())
 
 
 async def produce_singly() -> None:
@@ -78,12 +66,12 @@ async def produce_singly() -> None:
             number = dice.getrandbits(20)
             if dice.random() < 0.2:
                 key = f"key-{dice.randint(1, 5)}"
-                group.create_task(survive(lambda n=number, k=key: enqueue_unique(n, k)))  # type: ignore[misc]
+                group.create_task(client.survive(lambda n=number, k=key: enqueue_unique(n, k)))  # type: ignore[misc]
             else:
                 (task,) = dice.choices(tasks, weights)
-                group.create_task(survive(lambda t=task, n=number: enqueue_one(t, n)))  # type: ignore[misc]
+                group.create_task(client.survive(lambda t=task, n=number: enqueue_one(t, n)))  # type: ignore[misc]
             if dice.random() < float(os.environ.get("CHAOS_POISON", "0.002")):
-                group.create_task(survive(lambda n=number: enqueue([program.poison.bind(n)])))  # type: ignore[misc]
+                group.create_task(client.survive(lambda n=number: enqueue([program.poison.bind(n)])))  # type: ignore[misc]
             await SYSTEM.sleep(dice.uniform(0.0, 0.2))
 
 
@@ -129,23 +117,6 @@ async def broadcast() -> None:
         await SYSTEM.sleep(0.3)
 
 
-async def survive(work: Callable[[], Awaitable[object]]) -> None:
-    """A client outlives what its store does to it; a mistake of its own is written down, and fails the run."""
-    try:
-        await work()
-    except DrumbeatError as error:
-        journal.write("refused", error=f"{type(error).__name__}: {error}")
-        await SYSTEM.sleep(dice.uniform(0.05, 0.3))
-    except Exception as error:
-        journal.write("mistake", error=repr(error))
-        raise
-
-
-async def persist(work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await survive(work)
-
-
 KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
     "bulk": (produce_bulk,),
     "single": (produce_singly,),
@@ -158,7 +129,7 @@ KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
 async def main(kind: str) -> None:
     async with app, asyncio.TaskGroup() as group:
         for work in KINDS[kind]:
-            group.create_task(persist(work))
+            group.create_task(client.persist(work))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class ChaosProcess:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def terminate(self) -> None:
         if self.is_stopped:

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.chaos.journal import Entry
 from tests.chaos.program import FORWARDED, INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
+from tests.proof.call_observer import LISTS
 from tests.proof.final_state import read_fire, read_job
 
 PAGE = 1_000
@@ -25,6 +28,7 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
     leaves: dict[int, Entry] = {}
     batches: dict[str, int] = {}
     lives: dict[str, proof.NodeLife] = {}
+    calls: dict[tuple[str, int, int], Entry] = {}
     steps = [(entry.at, float(entry.facts["seconds"])) for entry in entries if entry.event == "stepped"]
     for entry in entries:
         facts = entry.facts
@@ -79,6 +83,14 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
                 history.rates.append(
                     proof.RateGrant(name="rate", limit=facts["limit"], per=facts["per"], at=facts["at"])
                 )
+            case "draining" if (life := lives.get(f"{entry.node}:{entry.pid}")) is not None:
+                life.stop_asked_at = entry.at
+            case "claims":
+                history.claims_performed.append(
+                    proof.ClaimPerformed(node=f"{entry.node}:{entry.pid}", start=entry.at, end=entry.at)
+                )
+            case "call":
+                calls[entry.node, entry.pid, facts["number"]] = entry
             case "leader":
                 history.leaders.append(proof.LeaderSeen(term=facts["term"], leader=facts["leader"]))
     for id, ask in asks.items():
@@ -94,10 +106,21 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
                 existing=answer if answer not in (None, id) else None,
             )
         )
+    read_calls(list(calls.values()), history)
     history.lives = list(lives.values())
     history.locks = [read_hold(entered, leaves.get(hold)) for hold, entered in holds.items()]
     history.ended_at = entries[-1].at if entries else 0.0
     return history
+
+
+def read_calls(calls: Sequence[Entry], history: proof.History) -> None:
+    """Of each call what was written last. They come in the order in which they began."""
+    kinds = {kind.__name__: (kind, name) for kind, name in LISTS.items()}
+    for call in calls:
+        kind, name = kinds[call.facts["kind"]]
+        getattr(history, name).append(msgspec.convert(call.facts["record"], kind))
+    # The answers of two controllers may come in another order than their calls took effect in.
+    history.cursor_moves.sort(key=lambda move: move.after or 0)
 
 
 def find_due(asked: float, delay: float, steps: Sequence[tuple[float, float]]) -> float:

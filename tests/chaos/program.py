@@ -13,7 +13,8 @@ from drumbeat.clock import SYSTEM
 from drumbeat.errors import LockLost
 from drumbeat.retry import Backoff
 from drumbeat.sinks import WebhookSink
-from tests.chaos import journal
+from tests.chaos import journal, stalls
+from tests.chaos.recorded_calls import record_calls
 from tests.chaos.shared_clock import SharedClock
 
 FENCE = "CHAOS_FENCE"
@@ -30,6 +31,9 @@ FORWARDED = ("notice",)
 RECEIVER = "CHAOS_RECEIVER"
 
 app = Drumbeat(name="chaos", clock=CLOCK)
+if journal.NODE in os.environ:  # the harness imports this module, too
+    stalls.watch_process()
+    record_calls(app)
 
 
 class Run:
@@ -181,7 +185,7 @@ async def hold_lock(name: str, seconds: float) -> None:
 def write_resource(name: str, token: int) -> None:
     """The resource is a server that no fault concerns: it checks the token, and writes down what it said."""
     host, _, port = os.environ[FENCE].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as link:
+    with socket.create_connection((host, int(port)), timeout=60) as link:
         link.sendall(f"{name} {token}\n".encode())
         link.recv(10)
 

@@ -1,4 +1,7 @@
-"""A short run of chaos on each engine: real processes, a few faults, no promise broken."""
+"""A short run of chaos on each engine: real processes, a few faults, no promise broken.
+
+`make chaos` runs as long as one likes, with more processes, and judges recovery times as well.
+"""
 
 import random
 import shutil
@@ -8,24 +11,24 @@ import pytest
 
 from tests.chaos.run import ChaosPlan, ChaosRun
 
-MIN_JOBS = 50
-
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "redis"])
 async def test_a_short_run_breaks_no_promise(engine: str, tmp_path: Path) -> None:
     plan = ChaosPlan(
         engine=engine,
-        seconds=4,
+        seconds=5,
         seed=random.SystemRandom().randrange(1_000_000),
         faults=6,
         folder=tmp_path,
-        lease=2,
+        lease=3,
         rate=20,
         is_small=True,
+        min_jobs=60,
+        is_timed=False,
     )
 
     verdict = await ChaosRun(plan).run()
 
     assert verdict.violations == [], f"seed {plan.seed}, {plan.folder}"
-    assert verdict.jobs > MIN_JOBS
+    assert verdict.jobs >= plan.min_jobs // 2  # unique jobs are acknowledged without being added
     shutil.rmtree(tmp_path)  # pytest would keep what nobody will look at

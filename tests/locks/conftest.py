@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat import Drumbeat
 from tests.conftest import fresh_url
-from tests.faults import FaultyStore, _closing
+from tests.faults import FaultyStore
 
 QUICK_LEASES: dict[str, Any] = {"lock_lease": 0.9, "lock_renew": 0.2}
 
@@ -31,7 +31,7 @@ class FaultyApp(Drumbeat):
 
     async def _open_store(self) -> Any:
         self.keeper_store = FaultyStore(await self._real_open_store())
-        return _closing(self.keeper_store)
+        return self.keeper_store
 
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])

@@ -1,6 +1,7 @@
 """`app.lock`: turns over several programs, lost locks, lost answers, threads."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -346,7 +347,7 @@ async def test_a_grant_whose_answer_comes_after_its_lease_is_waited_for_again(
     faulty: FaultyApp, other: Drumbeat
 ) -> None:
     answered = asyncio.Event()
-    (await faulty._internals.store()).late_answers["locks.acquire"] = answered  # type: ignore[attr-defined]
+    (await faulty._internals.store()).late_answers["locks.acquire"] = answered.wait  # type: ignore[attr-defined]
     late = Holder(faulty)
     await until(lambda: line(other), what="the late one's grant")
     rival = Holder(other)
@@ -394,6 +395,22 @@ async def test_a_store_that_cannot_be_opened_is_told_to_whoever_wants_a_lock(app
     async with app.lock("x"):
         pass
     await app.close()
+
+
+async def test_an_error_that_was_told_is_not_logged_again_as_one_that_nobody_took(app_url: str) -> None:
+    app, heard = Drumbeat(app_url), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
+
+    async def broken() -> Any:
+        raise StoreUnavailable("down on purpose")
+
+    app._internals.keeper._open_store = broken
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await app.lock("x").__aenter__()
+    await app.close()
+    gc.collect()
+    assert heard == []
 
 
 # Threads.

@@ -99,6 +99,18 @@ def exit_with_a_claim(history: History) -> None:
     history.disturbances.append(Disturbance(kind="kill", node="p2", start=9.5, end=9.6))  # else it is J7 as well
 
 
+def give_back_what_has_returned(history: History) -> None:
+    """The request to stop is a fault of the simulation: it excuses nothing here."""
+    history.disturbances.append(Disturbance(kind="stop", node="p1", start=4.0, end=5.0))
+    history.ended[-1] = replace(history.ended[-1], result='"done"')
+    record_attempt(history, "o3", 22, "released")
+
+
+def claim_after_a_recorded_stop(history: History) -> None:
+    history.disturbances.append(Disturbance(kind="stop", node="p1", start=4.0, end=5.0))
+    history.claims_performed.append(claim("p1", 4.3))
+
+
 def end_by_itself(history: History) -> None:
     history.lives[-1] = replace(history.lives[-1], end=9.0, ending="left")
 
@@ -132,8 +144,10 @@ BROKEN: dict[Callable[[History], None], str] = {
     run_more_than_the_concurrency: "J10",
     hear_nothing_of_a_cancellation: "X3",
     claim_after_sigterm: "D1",
+    claim_after_a_recorded_stop: "D1",
     exit_with_a_run: "D2",
     exit_with_a_claim: "D2",
+    give_back_what_has_returned: "D2",
     end_by_itself: "O1",
     stay_away_after_an_outage: "O1",
     lead_in_an_old_term: "C1",

@@ -103,6 +103,11 @@ def catch_up_too_much(history: History) -> None:
     history.cursor_moves[-1] = replace(history.cursor_moves[-1], fired=2)
 
 
+def choose_too_many_to_catch_up(history: History) -> None:
+    """The job before was live, so that only one of them was fired."""
+    history.cursor_moves[-1] = replace(history.cursor_moves[-1], chosen=2)
+
+
 def fire_beside_a_live_job(history: History) -> None:
     change_fire(history, 6, outcome="fired", job="grid-2", reason="")
 
@@ -130,6 +135,7 @@ BROKEN: dict[Callable[[History], None], str] = {
     move_a_cursor_back: "S5",
     fire_the_same_again: "S5",
     catch_up_too_much: "S6",
+    choose_too_many_to_catch_up: "S6",
     fire_beside_a_live_job: "S6",
     skip_without_a_live_job: "S6",
     skip_without_a_fault: "S6",

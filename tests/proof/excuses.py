@@ -1,8 +1,8 @@
 """Which faults explain what would break a promise without them: those of the node, at the time, of a kind that matters."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from tests.proof.history import History, NodeLife
+from tests.proof.history import Disturbance, History, NodeLife
 
 NETWORK = frozenset(
     {"lost request", "lost answer", "late request", "late answer", "ghost request", "outage", "full", "repeated"}
@@ -12,6 +12,9 @@ NETWORK = frozenset(
 HARMLESS = frozenset({"full", "repeated"})
 """A full store refuses what is new, and nothing that leases need; a repeated call changes nothing."""
 CLOCK = frozenset({"clock", "step clock"})
+REQUESTS = frozenset({"stop", "terminate"})
+"""To stop in order: the simulation's word and that of chaos, in which "stop" is SIGSTOP."""
+MAX_REQUEST_SECONDS = 0.1
 
 
 def has_fault(
@@ -24,14 +27,38 @@ def has_fault(
     ignored: Collection[str] = HARMLESS,
 ) -> bool:
     """Whether a fault concerned this node (None: anything) between these times, all calls or those that begin with `calls`."""
+    return _concerns(history.disturbances, node, start, end, calls, ignored)
+
+
+def _concerns(
+    faults: Sequence[Disturbance],
+    node: str | None,
+    start: float,
+    end: float,
+    calls: tuple[str, ...],
+    ignored: Collection[str],
+) -> bool:
     return any(
         (fault.node is None or node is None or fault.node == node)
         and fault.start <= end
         and fault.end >= start
         and fault.kind not in ignored
         and (fault.call is None or fault.call.startswith(calls))
-        for fault in history.disturbances
+        for fault in faults
     )
+
+
+def has_other_fault(
+    history: History, life: NodeLife, start: float, end: float, *, calls: tuple[str, ...] = ("",)
+) -> bool:
+    """Whether anything but the request to stop concerned the node of this life between these times."""
+    asked_at = life.stop_asked_at
+    others = [
+        fault
+        for fault in history.disturbances
+        if asked_at is None or fault.kind not in REQUESTS or abs(fault.start - asked_at) > MAX_REQUEST_SECONDS
+    ]
+    return _concerns(others, life.node, start, end, calls, HARMLESS)
 
 
 def find_life(history: History, node: str, at: float) -> NodeLife | None:

@@ -197,6 +197,8 @@ class CursorMove(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None
     fired: int = 0
     """How many of its fire times were given a job."""
+    chosen: int = 0
+    """How many were to get one: some of them may have been skipped because a job before was live."""
 
 
 class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True):

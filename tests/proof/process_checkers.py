@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tests.proof.excuses import find_life, has_fault, has_steady_node, is_within, power_cuts
+from tests.proof.excuses import find_life, has_fault, has_other_fault, has_steady_node, is_within, power_cuts
 from tests.proof.history import BeatReceived, ClaimedRef, History, NodeLife, Started
 from tests.proof.registry import promise
 
@@ -115,27 +115,37 @@ def stopping_processes_claim_nothing(history: History) -> Iterator[str]:
         if life is None or life.stop_asked_at is None or claim.start <= life.stop_asked_at:
             continue
         # A request that was on its way by then arrives later.
-        if not has_fault(history, claim.node, life.stop_asked_at, life.stop_asked_at, calls=CLAIM_CALLS):
+        if not has_other_fault(history, life, life.stop_asked_at, life.stop_asked_at, calls=CLAIM_CALLS):
             yield f"D1: {claim.node} was asked to stop at {life.stop_asked_at:.3f} and claimed at {claim.start:.3f}"
 
 
 @promise
 def stopped_processes_leave_nothing(history: History) -> Iterator[str]:
     """D2: at the exit of a process that was asked to stop each of its jobs is finished, or released uncharged."""
-    ends = {end.run: end.at for end in history.ended}
-    crashed = {(job.id, each.token) for job in history.jobs for each in job.attempts if each.outcome == "crashed"}
+    ends = {end.run: end for end in history.ended}
+    outcomes = {(job.id, each.token): each.outcome for job in history.jobs for each in job.attempts}
+    crashed = {claim for claim, outcome in outcomes.items() if outcome == "crashed"}
     by_node = _runs_by_node(history)
     for life in history.lives:
         if life.ending != "stopped" or life.end is None:
             continue
         for run in by_node[life.node]:
-            if is_within(life, run.at) and ends.get(run.run, math.inf) > life.end:
+            if not is_within(life, run.at):
+                continue
+            end = ends.get(run.run)
+            if end is None or end.at > life.end:
                 yield f"D2: {life.node} stopped at {life.end:.3f}, and its run {run.run} of {run.job} had not ended"
+            elif (
+                end.result is not None
+                and outcomes.get((run.job, run.token)) == "released"
+                and not has_other_fault(history, life, run.at - history.grace, life.end)
+            ):
+                yield f"D2: {life.node} stopped at {life.end:.3f}, and gave {run.job} back, which had returned"
         for claim in history.claims_performed:
             if claim.node != life.node or not is_within(life, claim.start):
                 continue
             charged = [job.job for job in claim.jobs if (job.job, job.token) in crashed]
-            if charged and not has_fault(history, life.node, claim.start - history.grace, life.end):
+            if charged and not has_other_fault(history, life, claim.start - history.grace, life.end):
                 yield f"D2: {life.node} stopped in order at {life.end:.3f}, and {charged} were charged with a crash"
 
 

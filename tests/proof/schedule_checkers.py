@@ -88,8 +88,9 @@ def catching_up_is_bounded(history: History) -> Iterator[str]:
         if policy is None:
             continue
         limit = policy.catch_up_limit if policy.catch_up == "all" else 1
-        if move.fired > limit:
-            yield f"S6: {move.schedule} has caught up {move.fired} fire times at {move.at:.3f}, and may {limit}"
+        caught = max(move.fired, move.chosen)
+        if caught > limit:
+            yield f"S6: {move.schedule} has caught up {caught} fire times at {move.at:.3f}, and may {limit}"
 
 
 @promise

@@ -14,13 +14,14 @@ import msgspec
 
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.store.protocol import Store
-from tests.faults import PARTS
+from drumbeat.testing.store_wrapper import StoreCall, WrappedStore
 from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.loop import Lane, SimulatedClock, SimulatedLoop, spawn_on
 
 CallFaultKind = Literal[
     "lost request", "lost answer", "late request", "late answer", "slow", "ghost request", "outage", "repeated", "full"
 ]
+NodeFaultKind = Literal["kill", "stop", "pause", "clock", "power"]
 REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
 """What a client repeats after a lost answer: so a repetition at any time must change nothing. But a unique job that was
 refused is added by a repetition when the holder of its key has ended, as it should."""
@@ -30,7 +31,7 @@ GROWING = {"jobs.add", "schedules.fire", "rooms.send"}
 
 class NodeFault(msgspec.Struct, frozen=True, kw_only=True):
     at: float
-    kind: Literal["kill", "stop", "pause", "clock", "power"]
+    kind: NodeFaultKind
     node: int
     seconds: float
     """Until the node is started again or goes on; of a clock step: by how much."""
@@ -124,49 +125,21 @@ def _retrieve(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
-class NetworkedStore:
+class NetworkedStore(WrappedStore):
     """A store of a node, behind the network."""
 
     def __init__(self, store: Store, network: Network, node: int, label: str, recorder: CallRecorder) -> None:
         """`label`: the node's name, another one after each start."""
-        self._store = store
-        self._network = network
-        self._node = node
-        self._label = label
-        self._recorder = recorder
 
-    def __getattr__(self, part: str) -> Any:
-        found = getattr(self._store, part)
-        if part in PARTS:
-            found = NetworkedPart(self, part, found)
-        setattr(self, part, found)
-        return found
+        def wrap(call: str, real: StoreCall) -> StoreCall:
+            performed = recorder.at_store(label, call, real)
 
-    async def __aenter__(self) -> "NetworkedStore":
-        return self
+            async def send(*args: Any, **kwargs: Any) -> Any:
+                drawn = network.fault_of(node, call)
+                if drawn is None:
+                    return await performed(*args, **kwargs)
+                return await network.call(*drawn, call, performed, args, kwargs)
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._store.close()
+            return recorder.at_node(label, call, send)
 
-
-class NetworkedPart:
-    def __init__(self, store: NetworkedStore, name: str, part: Any) -> None:
-        self._network, self._node = store._network, store._node
-        self._label, self._recorder = store._label, store._recorder
-        self._name = name
-        self._part = part
-
-    def __getattr__(self, operation: str) -> Any:
-        call = f"{self._name}.{operation}"
-        real = self._recorder.at_store(self._label, call, getattr(self._part, operation))
-        network, node = self._network, self._node
-
-        async def send(*args: Any, **kwargs: Any) -> Any:
-            drawn = network.fault_of(node, call)
-            if drawn is None:
-                return await real(*args, **kwargs)
-            return await network.call(*drawn, call, real, args, kwargs)
-
-        called = self._recorder.at_node(self._label, call, send)
-        setattr(self, operation, called)
-        return called
+        super().__init__(store, wrap)

@@ -21,6 +21,7 @@ def find(bug: PlantedBug, *, seeds: int = MAX_SEEDS) -> tuple[int | None, list[s
     with tempfile.TemporaryDirectory(prefix="drumbeat-planted-") as folder:
         path = os.pathsep.join([str(plant(bug, Path(folder))), str(ROOT)])
         command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--until-found"]
+        command += ["--promise", bug.promise] if bug.promise else []
         environment = {**os.environ, "PYTHONPATH": path}
         found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if not found.stdout:
@@ -201,5 +202,47 @@ BUGS = (
         file="worker/parts.py",
         before="JobBuffer(wakeup.set, core.lease.is_current)",
         after="JobBuffer(wakeup.set)",
+    ),
+    PlantedBug(
+        name="a waiter is not told when the lease before it ends",
+        file="store/sqlite/locks.py",
+        before="    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None]\n",
+        after="    deadlines = [at for at in (opening.get(row.id),) if at is not None]\n",
+        promise="L6",
+    ),
+    PlantedBug(
+        name="a waiter is not told when a rate window opens",
+        file="store/sqlite/locks.py",
+        before="        return {first: opens_at}\n",
+        after="        return {}\n",
+        promise="R2",
+    ),
+    PlantedBug(
+        name="a leader that leaves keeps its lease",
+        file="store/sqlite/sql/instances.sql",
+        before="   SET instance = NULL,\n       until = 0\n",
+        after="   SET until = until\n",
+        promise="C2",
+    ),
+    PlantedBug(
+        name="a follower fires only what is ten seconds late",
+        file="controller/firer.py",
+        before="OVERDUE_DELAY_US = 1_000_000\n",
+        after="OVERDUE_DELAY_US = 10_000_000\n",
+        promise="S3",
+    ),
+    PlantedBug(
+        name="missed fire times are caught up whatever the policy says",
+        file="schedules/planner.py",
+        before="    max_fires = definition.catch_up_limit if definition.catch_up is CatchUp.ALL else 1\n",
+        after="    max_fires = definition.catch_up_limit\n",
+        promise="S6",
+    ),
+    PlantedBug(
+        name="a worker that drains goes on claiming",
+        file="worker/worker.py",
+        before="        parts.fetcher.stop()\n",
+        after="",
+        promise="D1",
     ),
 )

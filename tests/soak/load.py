@@ -3,13 +3,12 @@
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from drumbeat import NewJob
 from drumbeat.clock import SYSTEM
-from drumbeat.errors import DrumbeatError, StoreUnavailable
 from tests.chaos import journal
+from tests.chaos.patient_client import PatientClient
 from tests.soak import program
 from tests.soak.program import app
 
@@ -33,41 +32,24 @@ dice = random.Random()
 rate = float(os.environ.get(RATE, "60"))
 
 
-async def enqueue(jobs: Sequence[NewJob], *, is_unique: bool = False) -> Any:
-    """As users do: a job whose answer was lost is sent again under its id, unless its key is unique."""
-    ids = [str(job.id) for job in jobs]
-    journal.write("asks", ids=ids)
-    while True:
-        try:
-            handles = await app.enqueue_many(jobs)
-        except StoreUnavailable:
-            if is_unique:
-                return None
-            await SYSTEM.sleep(dice.uniform(0.05, 0.3))
-            continue
-        journal.write("acknowledged", ids=ids, existing=[str(handle.id) for handle in handles])
-        return handles
+client = PatientClient(app, dice, survived=(TimeoutError,))
 
 
 async def produce_bulk() -> None:
     number = 0
     while True:
         count = dice.randint(5, 35)
-        await enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)])
+        await client.enqueue([dice.choice(PLAIN).bind(number + n) for n in range(count)])
         number += count
         await SYSTEM.sleep(count / (rate * (1 - SINGLY)))
-        while await count_ready() > MAX_BACKLOG:
+        while await client.count_ready() > MAX_BACKLOG:
             await SYSTEM.sleep(0.5)
-
-
-async def count_ready() -> int:
-    return sum(queue.ready for queue in await app.queues.list())
 
 
 async def produce_singly() -> None:
     async with asyncio.TaskGroup() as group:
         while True:
-            group.create_task(survive(enqueue_one))
+            group.create_task(client.survive(enqueue_one))
             await SYSTEM.sleep(dice.uniform(0.0, 2 / (rate * SINGLY)))
 
 
@@ -78,10 +60,10 @@ async def enqueue_one() -> None:
     chance = dice.random()
     if chance < 0.2:
         key = f"key-{dice.randrange(KEYS)}"
-        await enqueue([program.slow.using(key=key, unique=True).bind(number)], is_unique=True)
+        await client.enqueue([program.slow.using(key=key, unique=True).bind(number)], may_repeat=False)
         return
     delay = dice.choice((None, None, round(dice.uniform(0.1, 3.0), 3)))
-    handles = await enqueue([task.using(delay=delay).bind(number)])
+    handles = await client.enqueue([task.using(delay=delay).bind(number)])
     if chance < 0.4:
         journal.write("cancels", job=str(handles[0].id))
         await handles[0].cancel()
@@ -116,26 +98,10 @@ async def broadcast() -> None:
         await SYSTEM.sleep(1.0)
 
 
-async def survive(work: Callable[[], Awaitable[object]]) -> None:
-    """A client outlives what a restart of its store does to it; a mistake of its own is written down, and fails the run."""
-    try:
-        await work()
-    except (DrumbeatError, TimeoutError):
-        await SYSTEM.sleep(dice.uniform(0.05, 0.3))
-    except Exception as error:
-        journal.write("mistake", error=repr(error))
-        raise
-
-
-async def persist(work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await survive(work)
-
-
 async def main() -> None:
     async with app, asyncio.TaskGroup() as group:
         for work in (produce_bulk, produce_singly, resolve_dead_letters, take_locks, take_locks, broadcast):
-            group.create_task(persist(work))
+            group.create_task(client.persist(work))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ async def test_a_claim_that_is_answered_after_its_instance_was_declared_dead_doe
     async def work() -> None:
         runs.append("ran")
 
-    answered = faults.late_answers["jobs.report_and_claim"] = asyncio.Event()
+    answered = asyncio.Event()
+    faults.late_answers["jobs.report_and_claim"] = answered.wait
     async with app:
         job = await work.enqueue()
         async with run_worker(program, heartbeat=0.1):

@@ -74,9 +74,12 @@ class Ticket:
     def fail(self, error: Exception) -> None:
         """End the wait with this error: nothing can notice a grant any more."""
         with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(
-                lambda: None if self.grant_future.done() else self.grant_future.set_exception(error)
-            )
+            self.loop.call_soon_threadsafe(self._resolve_failure, error)
+
+    def _resolve_failure(self, error: Exception) -> None:
+        if not self.grant_future.done():
+            self.grant_future.set_exception(error)
+            self.grant_future.exception()  # perhaps nobody waits: who does not wait yet, or holds it, is told elsewhere
 
     def _resolve_grant(self, status: TicketStatus) -> None:
         if not self.grant_future.done():

@@ -6,9 +6,8 @@ from typing import Any, cast
 
 from drumbeat.errors import StoreUnavailable
 from drumbeat.store.protocol import Store
+from drumbeat.testing.store_wrapper import StoreCall, WrappedStore
 from drumbeat.testing.virtual_clock import WORKER_NUMBER
-
-PARTS = frozenset({"jobs", "instances", "schedules", "locks", "rooms", "stats", "inspect", "audit"})
 
 
 class StoreGate:
@@ -22,7 +21,7 @@ class StoreGate:
         return not self.outages
 
     def wrap(self, store: Store) -> Store:
-        return cast("Store", _GatedStore(store, self))
+        return cast("Store", WrappedStore(store, self._guard))
 
     def check(self) -> None:
         if WORKER_NUMBER.get() in self.crashed:
@@ -30,37 +29,9 @@ class StoreGate:
         if self.outages:
             raise StoreUnavailable("an outage of the kit")
 
-
-class _GatedStore:
-    def __init__(self, store: Store, gate: StoreGate) -> None:
-        self._store = store
-        self._gate = gate
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name in PARTS:
-            found = _GatedPart(found, self._gate)
-        setattr(self, name, found)
-        return found
-
-    async def __aenter__(self) -> _GatedStore:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._store.close()
-
-
-class _GatedPart:
-    def __init__(self, part: Any, gate: StoreGate) -> None:
-        self._part = part
-        self._gate = gate
-
-    def __getattr__(self, name: str) -> Any:
-        real, gate = getattr(self._part, name), self._gate
-
+    def _guard(self, _: str, real: StoreCall) -> StoreCall:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            gate.check()
+            self.check()
             return await real(*args, **kwargs)
 
-        setattr(self, name, call)
         return call
