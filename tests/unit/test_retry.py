@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError, DrumbeatError
-from drumbeat.retry import Backoff, RetryLater, Signal, SkipRetry, Snooze
+from drumbeat.retry import Backoff, RetryLater, Signal, SkipRetry, Snooze, parse_retry_filter
 
 UNIT = st.floats(0, 1, exclude_max=True)
 
@@ -99,3 +99,47 @@ def test_a_signal_is_no_error_of_ours_and_survives_pickle(signal: Signal, text: 
     assert not isinstance(signal, DrumbeatError)
     twin = pickle.loads(pickle.dumps(signal))
     assert (type(twin), str(twin), vars(twin)) == (type(signal), text, vars(signal))
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "no_retry_on", "error", "is_retried"),
+    [
+        (None, None, KeyboardInterrupt(), True),
+        (OSError, None, ConnectionError(), True),
+        (OSError, None, ValueError(), False),
+        ((OSError, ValueError), None, ValueError(), True),
+        (None, ValueError, ValueError(), False),
+        (None, [ValueError, KeyError], UnicodeError(), False),
+        (None, ValueError, OSError(), True),
+        (OSError, ConnectionError, TimeoutError(), True),
+        (OSError, ConnectionError, ConnectionResetError(), False),
+        (OSError, OSError, OSError(), False),
+        (OSError, None, ExceptionGroup("a", [OSError(), ExceptionGroup("b", [ConnectionError()])]), True),
+        (OSError, None, ExceptionGroup("one of them is not", [OSError(), ValueError()]), False),
+        (None, ValueError, ExceptionGroup("one of them is", [OSError(), ValueError()]), False),
+        (ExceptionGroup, None, ExceptionGroup("the group itself", [ValueError()]), True),
+    ],
+)
+def test_what_is_retried_is_told_by_class(
+    retry_on: object, no_retry_on: object, error: BaseException, is_retried: bool
+) -> None:
+    assert parse_retry_filter(retry_on, no_retry_on).accepts(error) is is_retried
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "no_retry_on", "is_retried"),
+    [(None, None, True), (ValueError, None, False), (OSError, None, True), (None, TimeoutError, False)],
+)
+def test_a_run_out_of_time_counts_as_a_timeout_error(retry_on: object, no_retry_on: object, is_retried: bool) -> None:
+    assert parse_retry_filter(retry_on, no_retry_on).accepts_timeout() is is_retried
+
+
+@pytest.mark.parametrize("option", ["retry_on", "no_retry_on"])
+@pytest.mark.parametrize(
+    "wrong", ["ValueError", (), ValueError(), (ValueError, int), [None], SkipRetry, (OSError, Snooze)]
+)
+def test_what_is_no_class_of_exceptions_is_refused_by_the_name_of_the_option(option: str, wrong: object) -> None:
+    options = {"retry_on": None, "no_retry_on": None} | {option: wrong}
+    with pytest.raises(ConfigError, match=f"^{option} must ") as refused:
+        parse_retry_filter(**options)
+    assert refused.value.setting == option and "\n" not in str(refused.value)

@@ -92,6 +92,8 @@ def test_async_runs_on_the_loop_and_def_in_a_thread_or_a_process(app: Drumbeat) 
         ("retries", True),
         ("retries", 2.5),
         ("backoff", 3),
+        ("retry_on", "ValueError"),
+        ("no_retry_on", (ValueError, 3)),
         ("timeout", 0),
         ("timeout", "soon"),
         ("priority", 10),

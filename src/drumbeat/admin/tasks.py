@@ -44,6 +44,10 @@ class TaskInfo(TaskStats, frozen=True, kw_only=True):
     queue: str | None = None
     priority: int | None = None
     retries: int | None = None
+    retry_on: Annotated[tuple[str, ...] | None, doc("The exceptions that are retried, and no others; None: all.")] = (
+        None
+    )
+    no_retry_on: Annotated[tuple[str, ...], doc("The exceptions that are not retried.")] = ()
     timeout: Annotated[float | None, doc("Seconds; None: no limit.")] = None
     pool: str | None = None
     batch: int | None = None
@@ -95,12 +99,18 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) 
             "queue": task.options.queue,
             "priority": task.options.priority,
             "retries": task.options.retries,
+            "retry_on": _class_names(task.options.retry_filter.retry_on),
+            "no_retry_on": _class_names(task.options.retry_filter.no_retry_on),
             "timeout": None if task.options.timeout_us is None else task.options.timeout_us / 1_000_000,
             "pool": task.options.pool,
             "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
         }
     return TaskInfo(**{"name": name, **facts})
+
+
+def _class_names(kinds: tuple[type[BaseException], ...] | None) -> tuple[str, ...] | None:
+    return None if kinds is None else tuple(kind.__qualname__ for kind in kinds)
 
 
 class _HiddenDefault:

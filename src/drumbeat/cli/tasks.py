@@ -79,6 +79,8 @@ def _show_task(task: TaskInfo, _now: datetime) -> None:
         "queue": formatting.format_value(task.queue),
         "priority": formatting.format_value(task.priority),
         "retries": formatting.format_value(task.retries),
+        "retried": "every exception" if task.retry_on is None else ", ".join(task.retry_on),
+        "not retried": formatting.format_value(", ".join(task.no_retry_on) or None, 400),
         "timeout": formatting.format_seconds(task.timeout),
         "runs in": {"loop": "the event loop", "thread": "a thread", "process": "a process"}.get(task.pool or "", "?"),
         "batch": formatting.format_value(task.batch),

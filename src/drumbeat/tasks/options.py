@@ -17,7 +17,7 @@ from drumbeat.core.job import NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import ErrorClass, short_repr
-from drumbeat.retry import Backoff
+from drumbeat.retry import RETRY_ALL, Backoff, ExceptionTypes, RetryFilter, parse_retry_filter
 
 MAX_RETRIES = 1_000_000
 MAX_BATCH = 10_000
@@ -36,6 +36,8 @@ class TaskOptions(TypedDict, total=False):
     queue: str
     retries: int
     backoff: Backoff
+    retry_on: ExceptionTypes
+    no_retry_on: ExceptionTypes
     timeout: Duration | None
     priority: int
     pool: Literal["thread", "process"] | None
@@ -78,6 +80,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     Default: full jitter, base 1 second, cap 30 seconds.
     """
 
+    retry_filter: RetryFilter = RETRY_ALL
+    """Which exceptions are retried: `retry_on` and `no_retry_on`. Default: all."""
+
     timeout_us: int | None = None
     """How long one attempt may run, in microseconds. None: no limit."""
 
@@ -118,6 +123,7 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         queue=names.check_name("queue", options.get("queue", "default"), ConfigError),
         retries=check_retries(options.get("retries", 3), ConfigError),
         backoff=backoff,
+        retry_filter=parse_retry_filter(options.get("retry_on"), options.get("no_retry_on")),
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
         priority=names.check_priority(options.get("priority", 5), ConfigError),
         pool=_parse_pool(options.get("pool"), is_async),

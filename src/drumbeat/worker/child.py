@@ -265,10 +265,10 @@ class ChildServer:
         try:
             value = self._call(spec, call, context)
             if spec.batch:
-                return split_results(spec.name, 1, value, self._settings.payload_limit)[0]
+                return split_results(spec.name, 1, value, self._settings.payload_limit, spec.retry_filter)[0]
             return from_value(value, self._settings.payload_limit)
         except BaseException as error:  # the handler's own, including SystemExit
-            return from_exception(error, running.aborted.reason)
+            return from_exception(error, running.aborted.reason, spec.retry_filter)
 
     def _call(self, spec: TaskSpec, call: Callable[[], Any], context: Context) -> Any:
         if spec.pool == "process":

@@ -22,7 +22,7 @@ from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_length, from_us
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
-from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
+from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
@@ -34,7 +34,7 @@ _SHARED_FIELDS = tuple(name for name in ClaimedJob.__struct_fields__ if name in 
 class ResultKind(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"  # any exception of the task's own: charged
-    SKIP_RETRY = "skip retry"
+    SKIP_RETRY = "skip retry"  # the signal, or an exception that the task does not retry
     RETRY_LATER = "retry later"
     SNOOZED = "snoozed"
     ABORTED = "aborted"  # `reason`: cancelled, timed out, draining, lease lost
@@ -68,6 +68,7 @@ class RetryPolicy(Protocol):
 
     retries: int
     backoff: Backoff
+    retry_filter: RetryFilter
 
 
 def from_value(value: Any, payload_limit: int) -> HandlerResult:
@@ -141,11 +142,14 @@ def _chain_length(error: BaseException) -> int:
     return length
 
 
-def from_exception(error: BaseException, aborted: AbortReason | None = None) -> HandlerResult:
+def from_exception(
+    error: BaseException, aborted: AbortReason | None = None, retry_filter: RetryFilter = RETRY_ALL
+) -> HandlerResult:
     """The handler raised this; `aborted`: the reason why its run was aborted, if it was. Never raises."""
     try:
         return _from_signal(_unwrap_group(error), aborted) or HandlerResult(
-            kind=ResultKind.RAISED, error=describe_failure(error)
+            kind=ResultKind.RAISED if retry_filter.accepts(error) else ResultKind.SKIP_RETRY,
+            error=describe_failure(error),
         )
     except BaseException:  # a signal that was never initialised, a class that lies about itself
         return HandlerResult(kind=ResultKind.RAISED, error=describe_failure(error))
@@ -237,7 +241,8 @@ def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:
 def _retry_or_die(job: ClaimedJob, policy: RetryPolicy, result: HandlerResult) -> tuple[OutcomeKind, int]:
     """A failed attempt: a retry, or a dead letter."""
     retries = policy.retries if job.retries is None else job.retries
-    if job.failures >= retries:
+    is_timeout = result.reason is AbortReason.TIMED_OUT
+    if job.failures >= retries or (is_timeout and not policy.retry_filter.accepts_timeout()):
         return OutcomeKind.DEAD, 0
     if result.kind is ResultKind.RETRY_LATER:
         return OutcomeKind.RETRY, result.delay

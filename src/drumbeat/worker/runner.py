@@ -29,7 +29,7 @@ from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
-from drumbeat.worker.result import HandlerResult, ResultKind
+from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
 
@@ -225,10 +225,10 @@ class JobRunner:
             submitted = run.call = self._threads.submit(call)
             await self._threads.wait(submitted)
             if submitted.error is not None:
-                return self._from_exception(run, submitted.error)
+                return self._from_exception(run, spec, submitted.error)
             value = submitted.value
         if spec.batch:
-            return split_results(spec.name, len(run.jobs), value, self._payload_limit)
+            return split_results(spec.name, len(run.jobs), value, self._payload_limit, spec.retry_filter)
         return results.from_value(value, self._payload_limit)
 
     def abandon(self, slot: int, run: HandlerRun) -> None:
@@ -297,7 +297,7 @@ class JobRunner:
         if not issubclass(
             type(error), asyncio.CancelledError
         ):  # isinstance would read error.__class__, which may raise
-            return self._from_exception(run, error)
+            return self._from_exception(run, spec, error)
         reason = run.running.aborted.reason
         if run.is_interrupted:
             assert reason is not None
@@ -311,10 +311,10 @@ class JobRunner:
         if self.is_cancelled:
             self.abandoned_jobs.extend(run.jobs)
             raise error
-        return HandlerResult(kind=ResultKind.RAISED, error=results.describe_failure(error))
+        return results.from_exception(error, None, spec.retry_filter)
 
-    def _from_exception(self, run: HandlerRun, error: BaseException) -> HandlerResult:
-        result = results.from_exception(error, run.running.aborted.reason)
+    def _from_exception(self, run: HandlerRun, spec: TaskSpec, error: BaseException) -> HandlerResult:
+        result = results.from_exception(error, run.running.aborted.reason, spec.retry_filter)
         # One exception object may be raised repeatedly: its traceback, with all its frames, would grow each time.
         with suppress(BaseException):
             error.__traceback__ = None

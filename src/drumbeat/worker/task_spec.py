@@ -32,6 +32,7 @@ class TaskSpec:
         self.retries = task.options.retries
         self.runs_own_code = task.runs_user_code
         self.backoff: Backoff = task.options.backoff
+        self.retry_filter = task.options.retry_filter
         self.timeout_us = task.options.timeout_us
         self.signature: str = task.signature.hash
         self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
