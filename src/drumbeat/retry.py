@@ -1,7 +1,7 @@
 """The delays of retries, which exceptions are retried, and the signals by which task code controls its own job.
 
 A signal ends the attempt in a chosen way and is not an error. The delay before the n-th retry is random between 0 and
-min(cap, base * 2**n). `worker/result.py` turns signals into outcomes.
+min(cap, base * 2**n), or the n-th of a list. `worker/result.py` turns signals into outcomes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from drumbeat.durations import Duration, format_length, microseconds
 from drumbeat.errors import ConfigError
 from drumbeat.names import short_repr
 
+Delays = list[Duration] | tuple[Duration, ...]
+MAX_DELAYS = 1_000
 ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 MAX_GROUP_SIZE = 1_000
 """How many exceptions of a group are looked at: a group is task code, and may be of any size and shape."""
@@ -56,7 +58,7 @@ class Snooze(Signal):
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """The delays between retries: doubled each time, with full jitter."""
+    """The delays between retries: doubled each time, with full jitter, or those of a list."""
 
     base: Duration = 1
     """The first delay.
@@ -70,7 +72,15 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     Default: 30 seconds.
     """
 
+    delays: Delays = ()
+    """Instead of base and cap: exactly these, without jitter; the last one repeats. `backoff=[1, 5, 30]` is short for it.
+
+    Default: none.
+    """
+
     def __post_init__(self) -> None:
+        if self.delays != ():
+            self._check_delays()
         base_us = microseconds(self.base, name="Backoff.base")
         cap_us = microseconds(self.cap, name="Backoff.cap")
         if cap_us < base_us:
@@ -87,11 +97,55 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         """The delay before the n-th retry; `random` returns numbers in [0, 1)."""
         if n < 0:
             raise ValueError(f"there is no retry number {n}")
+        if self.delays:
+            return microseconds(self.delays[min(max(n, 1), len(self.delays)) - 1], name="Backoff.delays")
         base_us = microseconds(self.base, name="Backoff.base")
         cap_us = microseconds(self.cap, name="Backoff.cap")
         # 63 doublings of a microsecond exceed any cap: more would only make big numbers.
         longest_us = min(cap_us, base_us << min(n, 63))
         return min(longest_us, int(random() * (longest_us + 1)))
+
+    def _check_delays(self) -> None:
+        name = "Backoff.delays"
+        if not isinstance(self.delays, list | tuple) or not 1 <= len(self.delays) <= MAX_DELAYS:
+            raise ConfigError(
+                f"{name} must be a list of 1 to {MAX_DELAYS:,} delays such as [1, 5, 30], not {short_repr(self.delays)}",
+                name,
+            )
+        if (self.base, self.cap) != (1, 30):
+            raise ConfigError(f"{name} and base or cap exclude each other: give one of them", name)
+        lengths = tuple(microseconds(delay, name=name) / 1_000_000 for delay in self.delays)
+        msgspec.structs.force_setattr(self, "delays", lengths)
+
+    def __str__(self) -> str:
+        if self.delays:
+            return ", ".join(_format_delay(delay) for delay in self.delays)
+        first_us = min(2 * microseconds(self.base, name="Backoff.base"), microseconds(self.cap, name="Backoff.cap"))
+        return f"random up to {format_length(first_us)}, doubled each time up to {_format_delay(self.cap)}"
+
+
+def parse_backoff(value: object) -> Backoff:
+    """The option `backoff` of a task.
+
+    Raises:
+        ConfigError: neither a Backoff nor a list of delays.
+    """
+    match value:
+        case Backoff():
+            return value
+        case list() | tuple():
+            try:
+                return Backoff(delays=value)
+            except ConfigError as error:
+                raise ConfigError(str(error).replace("Backoff.delays", "backoff", 1), "backoff") from error
+        case _:
+            raise ConfigError(
+                f"backoff must be a Backoff or a list of delays such as [1, 5, 30], not {short_repr(value)}", "backoff"
+            )
+
+
+def _format_delay(delay: Duration) -> str:
+    return format_length(microseconds(delay, name="delay"))
 
 
 class RetryFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError, DrumbeatError
-from drumbeat.retry import Backoff, RetryLater, Signal, SkipRetry, Snooze, parse_retry_filter
+from drumbeat.retry import Backoff, RetryLater, Signal, SkipRetry, Snooze, parse_backoff, parse_retry_filter
 
 UNIT = st.floats(0, 1, exclude_max=True)
 
@@ -44,6 +44,19 @@ def test_a_base_of_nothing_never_waits() -> None:
     assert Backoff(base=0, cap=30).delay_us(10_000, lambda: 0.999) == 0
 
 
+def test_a_list_of_delays_is_taken_as_it_is_and_its_last_one_repeats() -> None:
+    backoff = parse_backoff([1, "5s", timedelta(minutes=1)])
+    assert backoff == parse_backoff((1.0, 5, "1m")) == Backoff(delays=[1, 5, 60])
+    assert [backoff.delay_us(n, lambda: 0.5) for n in (1, 2, 3, 4, 1_000_000)] == [
+        1_000_000,
+        5_000_000,
+        60_000_000,
+        60_000_000,
+        60_000_000,
+    ]
+    assert str(backoff) == "1s, 5s, 1m"
+
+
 def test_a_backoff_takes_lengths_as_people_write_them() -> None:
     assert Backoff(base="500ms", cap=timedelta(minutes=1)) == Backoff(base=0.5, cap=60)
     assert Backoff() == Backoff(base=1, cap=30)
@@ -56,6 +69,12 @@ def test_a_backoff_takes_lengths_as_people_write_them() -> None:
         ({"cap": "soon"}, "Backoff.cap"),
         ({"cap": math.nan}, "Backoff.cap"),
         ({"base": 60}, "Backoff.cap"),
+        ({"delays": []}, "Backoff.delays"),
+        ({"delays": "5m"}, "Backoff.delays"),
+        ({"delays": [1, "soon"]}, "Backoff.delays"),
+        ({"delays": [1, -1]}, "Backoff.delays"),
+        ({"delays": [1] * 1_001}, "Backoff.delays"),
+        ({"delays": [1], "base": 5}, "Backoff.delays"),
     ],
 )
 def test_a_bad_backoff_is_refused_naming_the_field(options: dict[str, float], field: str) -> None:

@@ -17,7 +17,15 @@ from drumbeat.core.job import NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.names import ErrorClass, short_repr
-from drumbeat.retry import RETRY_ALL, Backoff, ExceptionTypes, RetryFilter, parse_retry_filter
+from drumbeat.retry import (
+    RETRY_ALL,
+    Backoff,
+    Delays,
+    ExceptionTypes,
+    RetryFilter,
+    parse_backoff,
+    parse_retry_filter,
+)
 
 MAX_RETRIES = 1_000_000
 MAX_BATCH = 10_000
@@ -35,7 +43,7 @@ class TaskOptions(TypedDict, total=False):
     name: str
     queue: str
     retries: int
-    backoff: Backoff
+    backoff: Backoff | Delays
     retry_on: ExceptionTypes
     no_retry_on: ExceptionTypes
     timeout: Duration | None
@@ -108,9 +116,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
     """Check the options of a decorator, except `name`."""
     names.check_option_names("a task", options, TaskOptions.__annotations__)
-    backoff = options.get("backoff", Backoff())
-    if not isinstance(backoff, Backoff):
-        raise ConfigError(f"backoff must be a Backoff, not {short_repr(backoff)}", "backoff")
     on_crash = options.get("on_crash", "retry")
     if on_crash not in ("retry", "dead"):
         raise ConfigError(f"on_crash must be 'retry' or 'dead', not {short_repr(on_crash)}", "on_crash")
@@ -122,7 +127,7 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
     return Options(
         queue=names.check_name("queue", options.get("queue", "default"), ConfigError),
         retries=check_retries(options.get("retries", 3), ConfigError),
-        backoff=backoff,
+        backoff=parse_backoff(options.get("backoff", Backoff())),
         retry_filter=parse_retry_filter(options.get("retry_on"), options.get("no_retry_on")),
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
         priority=names.check_priority(options.get("priority", 5), ConfigError),
