@@ -18,6 +18,7 @@ from drumbeat.durations import to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobFailed, JobTimedOut, UnknownTask, WrongContext
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import is_job_id, new_job_id
+from drumbeat.settings import Settings
 from tests.dropped_calls import errors_of_dropped_calls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -472,8 +473,8 @@ def test_options_have_the_defaults_of_the_design(app: Drumbeat) -> None:
 
     assert (
         charge.options.queue,
-        charge.options.retries,
-        charge.options.backoff,
+        charge.options.resolve_retries(Settings()),
+        charge.options.resolve_backoff(Settings()),
         charge.options.timeout_us,
         charge.options.priority,
     ) == (

@@ -47,5 +47,24 @@ async def test_only_what_is_to_be_retried_is_retried_wherever_the_handler_runs(a
     assert runs == {name: retried if name.endswith("os") else at_once for name in calls}
 
 
+async def test_a_task_that_says_nothing_has_the_retries_and_delays_of_the_settings(app: Drumbeat) -> None:
+    @app.task
+    async def silent() -> None:
+        raise ValueError
+
+    @app.task(retries=2, backoff=[0])
+    async def outspoken() -> None:
+        raise ValueError
+
+    async with app, run_worker(app, retries=1, backoff="1ms"):
+        jobs = [await silent.enqueue(), await outspoken.enqueue()]
+        for job in jobs:
+            await app.jobs.wait(job.id, timeout=10)
+        counts = [len(await app.jobs.attempts(job.id)) for job in jobs]
+        infos = [await app.tasks.show(task.name) for task in (silent, outspoken)]
+    assert counts == [2, 3]
+    assert [(info.retries, info.backoff) for info in infos] == [(1, "1ms"), (2, "0s")]
+
+
 def kinds_of(attempts: list[Attempt]) -> list[OutcomeKind]:
     return [attempt.outcome for attempt in attempts]

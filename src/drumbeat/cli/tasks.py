@@ -79,6 +79,7 @@ def _show_task(task: TaskInfo, _now: datetime) -> None:
         "queue": formatting.format_value(task.queue),
         "priority": formatting.format_value(task.priority),
         "retries": formatting.format_value(task.retries),
+        "backoff": formatting.format_value(task.backoff, 400),
         "retried": "every exception" if task.retry_on is None else ", ".join(task.retry_on),
         "not retried": formatting.format_value(", ".join(task.no_retry_on) or None, 400),
         "timeout": formatting.format_seconds(task.timeout),

@@ -127,9 +127,10 @@ class StartupRunner:
                 if self._is_stopped:
                     return False
                 failures += 1
-                if _is_final(error, task.options) or failures > task.options.retries:
+                if _is_final(error, task.options) or failures > task.options.resolve_retries(self.settings):
                     raise StartFailed(call.name, _describe_error(error)) from error
-                delay_us = error.delay_us if isinstance(error, RetryLater) else task.options.backoff.delay_us(failures)
+                backoff = task.options.resolve_backoff(self.settings)
+                delay_us = error.delay_us if isinstance(error, RetryLater) else backoff.delay_us(failures)
                 facts = {
                     "task": task.name,
                     "attempt": failures,

@@ -26,8 +26,9 @@ from drumbeat.retry import (
     parse_backoff,
     parse_retry_filter,
 )
+from drumbeat.setting_parsers import MAX_RETRIES
+from drumbeat.settings import Settings
 
-MAX_RETRIES = 1_000_000
 MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
@@ -79,14 +80,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     """The queue of its jobs, unless `using(queue=)` names another."""
 
-    retries: int = 3
-    """How often a failed job is retried: 2 means at most 3 charged attempts."""
+    retries: int | None = None
+    """How often a failed job is retried: 2 means at most 3 charged attempts. None: as the setting `retries` says."""
 
-    backoff: Backoff = Backoff()
-    """The delays before retries.
-
-    Default: full jitter, base 1 second, cap 30 seconds.
-    """
+    backoff: Backoff | None = None
+    """The delays before retries. None: as the setting `backoff` says."""
 
     retry_filter: RetryFilter = RETRY_ALL
     """Which exceptions are retried: `retry_on` and `no_retry_on`. Default: all."""
@@ -112,6 +110,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     transactional: bool = False
     """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions."""
 
+    def resolve_retries(self, settings: Settings) -> int:
+        return settings.retries if self.retries is None else self.retries
+
+    def resolve_backoff(self, settings: Settings) -> Backoff:
+        return settings.backoff if self.backoff is None else self.backoff
+
 
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
     """Check the options of a decorator, except `name`."""
@@ -126,8 +130,8 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         raise ConfigError("transactional and batch exclude each other: current_job() is for one job", "transactional")
     return Options(
         queue=names.check_name("queue", options.get("queue", "default"), ConfigError),
-        retries=check_retries(options.get("retries", 3), ConfigError),
-        backoff=parse_backoff(options.get("backoff", Backoff())),
+        retries=check_retries(options["retries"], ConfigError) if "retries" in options else None,
+        backoff=parse_backoff(options["backoff"]) if "backoff" in options else None,
         retry_filter=parse_retry_filter(options.get("retry_on"), options.get("no_retry_on")),
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
         priority=names.check_priority(options.get("priority", 5), ConfigError),

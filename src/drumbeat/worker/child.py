@@ -173,7 +173,7 @@ class ChildServer:
     """Runs jobs from the inbox, one after another."""
 
     def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
-        self._task_specs = build_task_specs(app.registry)
+        self._task_specs = build_task_specs(app.registry, settings)
         self._lifespans = app.lifespans
         self._settings = settings
         self._link = link

@@ -49,7 +49,7 @@ class WorkerCore:
         self.clock = app.clock
         self.events = app.events
         self.journal = journal
-        self.task_specs = build_task_specs(app.registry, in_process=in_process)
+        self.task_specs = build_task_specs(app.registry, settings, in_process=in_process)
         self.identity = Identity()
         self.store_clock = StoreClock(app.clock.now_us)
         self.store_now = self.store_clock.now_us
