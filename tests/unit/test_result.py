@@ -1,7 +1,9 @@
+import msgspec
 import pytest
 
 from drumbeat.context import Aborted, AbortReason
 from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.follow_up import SUCCESS_SIGNATURE, SuccessPayload
 from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
@@ -22,6 +24,7 @@ class TwoRetries:
     retries = 2
     backoff = Backoff(base=1, cap=30)
     retry_filter = RETRY_ALL
+    on_success: str | None = None
 
 
 class OnlyConnections(TwoRetries):
@@ -121,6 +124,21 @@ def test_a_death_brings_its_follow_up() -> None:
     outcome = judged(claimed(on_dead="t.on_dead", failures=2), from_exception(ValueError("no")))
     assert outcome.follow_up is not None and outcome.follow_up.task == "t.on_dead"
     assert judged(claimed(on_dead="t.on_dead"), from_exception(ValueError("no"))).follow_up is None
+
+
+def test_a_success_brings_its_follow_up_with_the_record_and_the_result() -> None:
+    class Followed(TwoRetries):
+        on_success = "t.on_success"
+
+    ending = HandlerResult(kind=ResultKind.RETURNED, result="[1]")
+    outcome = to_outcome(claimed(key="k"), Followed(), ending, instance=ME, started_at=10, finished_at=20)
+    assert outcome is not None and outcome.follow_up is not None
+    follow_up = outcome.follow_up
+    assert (follow_up.task, follow_up.queue, follow_up.signature) == ("t.on_success", "q", SUCCESS_SIGNATURE)
+    job = msgspec.json.decode(follow_up.args, type=SuccessPayload).job
+    assert (job.id, job.state, job.key, job.result, job.instance) == (outcome.id, "succeeded", "k", "[1]", ME)
+    failed = to_outcome(claimed(), Followed(), from_exception(OSError()), instance=ME, started_at=10, finished_at=20)
+    assert failed is not None and failed.follow_up is None
 
 
 def test_the_last_crash_brings_the_follow_up() -> None:

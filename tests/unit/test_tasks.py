@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 
 from drumbeat import Backoff, Call, Drumbeat, Job, JobError
 from drumbeat.codec import Undecodable
-from drumbeat.core.dead_letter import SIGNATURE, DeadLetterPayload
+from drumbeat.core.follow_up import DEAD_SIGNATURE, DeadLetterPayload
 from drumbeat.core.job import Failure, JobState, Unique
 from drumbeat.durations import to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobFailed, JobTimedOut, UnknownTask, WrongContext
@@ -97,6 +97,9 @@ def test_async_runs_on_the_loop_and_def_in_a_thread_or_a_process(app: Drumbeat) 
         ("backoff", []),
         ("backoff", [1, None]),
         ("retry_on", "ValueError"),
+        ("on_success", 3),
+        ("on_success", lambda job: None),
+        ("on_dead", int),
         ("no_retry_on", (ValueError, 3)),
         ("timeout", 0),
         ("timeout", "soon"),
@@ -355,7 +358,7 @@ def test_on_dead_is_a_task_of_its_own_and_named_in_every_job(app: Drumbeat) -> N
         refund,
         True,
         "critical",
-        SIGNATURE,
+        DEAD_SIGNATURE,
     )
 
 

@@ -54,6 +54,7 @@ class TaskInfo(TaskStats, frozen=True, kw_only=True):
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
+    on_success: str | None = None
     signature: Annotated[
         str | None,
         doc("Changes with the stored form of the arguments. This and `parameters` only by `show`."),
@@ -109,6 +110,7 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None, 
             "pool": task.options.pool,
             "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
+            "on_success": None if task.on_success_task is None else task.on_success_task.name,
         }
     return TaskInfo(**{"name": name, **facts})
 

@@ -86,5 +86,6 @@ def _show_task(task: TaskInfo, _now: datetime) -> None:
         "runs in": {"loop": "the event loop", "thread": "a thread", "process": "a process"}.get(task.pool or "", "?"),
         "batch": formatting.format_value(task.batch),
         "on dead": formatting.format_value(task.on_dead),
+        "on success": formatting.format_value(task.on_success),
     }
     output.show_page(facts)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields, Unique
 from drumbeat.ids import JobId
@@ -71,7 +71,7 @@ class Transition(ResultFields, frozen=True, kw_only=True):
     blocked_on: str | None = None
     blocked_since: int | None = None
     follow_up: NewJob | None = None
-    """The on_dead job, to be stored in the same step; only of a job that is dead."""
+    """The on_dead or on_success job, to be stored in the same step; only of a job that is dead or has succeeded."""
 
 
 def is_fatal(job: ClaimedJob | HeldJob, kind: OutcomeKind) -> bool:
@@ -140,7 +140,7 @@ def add_follow_ups(
     decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
 ) -> list[tuple[J, Transition]]:
     """The transitions with the on_dead jobs of `records`: those that `find_on_dead_jobs` named."""
-    follow_ups = {job.id: make_follow_up(job, error) for job in records}
+    follow_ups = {job.id: make_on_dead_job(job, error) for job in records}
     return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
@@ -251,7 +251,7 @@ def _finish(
         error=None if succeeded else outcome.error,
         result=outcome.result if succeeded else None,
         result_error=outcome.result_error if succeeded else None,
-        follow_up=outcome.follow_up if state is JobState.DEAD else None,
+        follow_up=None if state is JobState.CANCELLED else outcome.follow_up,
     )
 
 

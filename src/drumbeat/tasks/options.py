@@ -5,7 +5,7 @@ Everything is checked at the decorator or at `using`, so that an error shows whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypedDict
@@ -13,9 +13,9 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from drumbeat import names
-from drumbeat.core.job import NewJob, Unique
+from drumbeat.core.job import Job, NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
-from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.names import ErrorClass, short_repr
 from drumbeat.retry import (
     RETRY_ALL,
@@ -52,6 +52,8 @@ class TaskOptions(TypedDict, total=False):
     pool: Literal["thread", "process"] | None
     on_crash: Literal["retry", "dead"]
     transactional: bool
+    on_dead: Callable[[Job, JobError], object]
+    on_success: Callable[[Job, Any], object]
 
 
 class JobOptions(TypedDict, total=False):
@@ -118,7 +120,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
-    """Check the options of a decorator, except `name`."""
+    """Check the options of a decorator, except `name`, `on_dead` and `on_success`."""
     names.check_option_names("a task", options, TaskOptions.__annotations__)
     on_crash = options.get("on_crash", "retry")
     if on_crash not in ("retry", "dead"):

@@ -44,7 +44,7 @@ from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.reporter import encode_progress
 from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value
 from drumbeat.worker.stuck_handlers import StuckHandlers
-from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs
+from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs, on_success_tasks
 from drumbeat.worker.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
@@ -178,7 +178,13 @@ class ChildServer:
         self._settings = settings
         self._link = link
         transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
-        link.completer = JobCompleter(transactional, lambda: link.instance, payload_limit=settings.payload_limit)
+        link.completer = JobCompleter(
+            transactional,
+            lambda: link.instance,
+            payload_limit=settings.payload_limit,
+            now=app.clock.now_us,
+            on_success=on_success_tasks(self._task_specs),
+        )
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._stopping = asyncio.Event()

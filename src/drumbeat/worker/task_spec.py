@@ -1,7 +1,7 @@
 """What a worker needs of each task to run its jobs, and what follows from arguments that it cannot decode."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,8 +27,9 @@ class TaskSpec:
         self.is_async = task.is_async
         self.pool = task.options.pool
         self.batch = task.options.batch
-        self.is_plain = task.options.pool == "loop" and task.options.batch is None
-        """An async function called once per job: takes the fast path."""
+        self.on_success = None if task.on_success_task is None else task.on_success_task.name
+        self.is_plain = task.options.pool == "loop" and task.options.batch is None and self.on_success is None
+        """An async function called once per job, and no more: takes the fast path."""
         self.retries = task.options.resolve_retries(settings)
         self.runs_own_code = task.runs_user_code
         self.backoff: Backoff = task.options.resolve_backoff(settings)
@@ -77,6 +78,11 @@ def build_task_specs(
         if in_process and spec.pool == "process":
             spec.pool = "loop" if spec.is_async else "thread"
     return specs
+
+
+def on_success_tasks(specs: Mapping[str, TaskSpec]) -> dict[str, str]:
+    """The names of tasks with an on_success task, and of the latter."""
+    return {name: spec.on_success for name, spec in specs.items() if spec.on_success is not None}
 
 
 def blocked_outcome(job: ClaimedJob, blocked_on: str) -> Outcome:

@@ -216,7 +216,7 @@ class PostgresJobs:
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:
-    """Successes only, each job once: what the hot statement can take."""
+    """Successes only, each job once, without follow-ups: what the hot statement can take."""
     count = len(outcomes)
-    kinds = [each.kind for each in outcomes]
-    return kinds.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count
+    plain = [each.kind for each in outcomes if each.follow_up is None]
+    return plain.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count

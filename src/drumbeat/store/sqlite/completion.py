@@ -39,6 +39,14 @@ class SqliteCompletionWriter:
         successes = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.SUCCEEDED]
         if successes:
             ended = self._record_successes(write, instance, successes)
+            self.inserter.add_follow_ups(
+                write,
+                [
+                    each.follow_up
+                    for each in successes
+                    if each.follow_up is not None and (ended is None or (each.id, each.token) in ended)
+                ],
+            )
             if ended is None and len(successes) == len(outcomes):
                 return [WriteStatus.APPLIED] * len(outcomes)
             applied |= {(each.id, each.token) for each in successes} if ended is None else ended

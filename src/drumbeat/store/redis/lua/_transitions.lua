@@ -141,6 +141,13 @@ local function finish_cancelled(job, run, recorded)
   add_to_counter(job.task, 'cancelled', 1)
 end
 
+-- Inserts a job made by read_follow_up; nil is none.
+local function insert_follow_up(follow)
+  if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
+    insert_jobs({follow.id}, {follow.template}, {follow.args}, {follow.key})
+  end
+end
+
 -- Makes a dead letter of a blocked or released job; its live state says how often it failed.
 local function finish_dead(job, run, recorded, follow)
   remove_from_live(job)
@@ -148,9 +155,7 @@ local function finish_dead(job, run, recorded, follow)
   safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
   call('ZADD', P .. 'dead', 0, job.id)
   add_to_counter(job.task, 'dead', 1)
-  if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
-    insert_jobs({follow.id}, {follow.template}, {follow.args}, {follow.key})
-  end
+  insert_follow_up(follow)
 end
 
 -- Reads a follow-up from ARGV: 0 for none; or 1, a template, then id, args, key ('' for none). Returns it, or nil, and the position
