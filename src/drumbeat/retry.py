@@ -107,10 +107,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_delays(self) -> None:
         name = "Backoff.delays"
-        if not isinstance(self.delays, list | tuple) or not 1 <= len(self.delays) <= MAX_DELAYS:
+        given: object = self.delays
+        if not isinstance(given, list | tuple) or not 1 <= len(given) <= MAX_DELAYS:
             raise ConfigError(
-                f"{name} must be a list of 1 to {MAX_DELAYS:,} delays such as [1, 5, 30], not {short_repr(self.delays)}",
-                name,
+                f"{name} must be a list of 1 to {MAX_DELAYS:,} delays such as [1, 5, 30], not {short_repr(given)}", name
             )
         if (self.base, self.cap) != (1, 30):
             raise ConfigError(f"{name} and base or cap exclude each other: give one of them", name)

@@ -128,7 +128,7 @@ def test_a_death_brings_its_follow_up() -> None:
 
 def test_a_success_brings_its_follow_up_with_the_record_and_the_result() -> None:
     class Followed(TwoRetries):
-        on_success = "t.on_success"
+        on_success: str | None = "t.on_success"
 
     ending = HandlerResult(kind=ResultKind.RETURNED, result="[1]")
     outcome = to_outcome(claimed(key="k"), Followed(), ending, instance=ME, started_at=10, finished_at=20)

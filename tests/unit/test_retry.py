@@ -3,6 +3,7 @@
 import math
 import pickle
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -77,7 +78,7 @@ def test_a_backoff_takes_lengths_as_people_write_them() -> None:
         ({"delays": [1], "base": 5}, "Backoff.delays"),
     ],
 )
-def test_a_bad_backoff_is_refused_naming_the_field(options: dict[str, float], field: str) -> None:
+def test_a_bad_backoff_is_refused_naming_the_field(options: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=field) as caught:
         Backoff(**options)
     assert caught.value.setting == field

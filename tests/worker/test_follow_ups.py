@@ -57,7 +57,6 @@ async def test_a_success_is_followed_by_its_job_and_its_typed_result_wherever_it
         await unkeepable.using(key="none").enqueue()
         async with run_worker(app):
             await until(lambda: len(followed) == 5 and died, what="all that follows")
-        assert await app.tasks.show("in_thread.on_success")
         assert (await app.tasks.show("in_thread")).on_success == "in_thread.on_success"
     assert sorted(followed, key=str) == [
         ("batch", 2, JobState.SUCCEEDED),
