@@ -50,6 +50,7 @@ OPTIONS = {
     "queue_name": "queue=",
     "routing_key": "queue=",
     "rate_limit": "app.lock(name, limit=..., per=...) in the handler",
+    "max_age": "expires=",
     "result_ttl": "the setting retention",
     "acks_late": "nothing: a job is acknowledged when it has ended",
     "ignore_result": "nothing: a result costs nothing where the handler returns None",

@@ -96,6 +96,8 @@ def test_async_runs_on_the_loop_and_def_in_a_thread_or_a_process(app: Drumbeat) 
         ("backoff", "5m"),
         ("backoff", []),
         ("backoff", [1, None]),
+        ("expires", 0),
+        ("expires", "soon"),
         ("retry_on", "ValueError"),
         ("on_success", 3),
         ("on_success", lambda job: None),

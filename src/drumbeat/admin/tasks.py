@@ -51,6 +51,7 @@ class TaskInfo(TaskStats, frozen=True, kw_only=True):
     )
     no_retry_on: Annotated[tuple[str, ...], doc("The exceptions that are not retried.")] = ()
     timeout: Annotated[float | None, doc("Seconds; None: no limit.")] = None
+    expires: Annotated[float | None, doc("Seconds after it is due by which a job must start; None: no limit.")] = None
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
@@ -107,6 +108,7 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None, 
             "retry_on": _class_names(task.options.retry_filter.retry_on),
             "no_retry_on": _class_names(task.options.retry_filter.no_retry_on),
             "timeout": None if task.options.timeout_us is None else task.options.timeout_us / 1_000_000,
+            "expires": None if task.options.expires_us is None else task.options.expires_us / 1_000_000,
             "pool": task.options.pool,
             "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,

@@ -47,6 +47,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     crash_limit: int
     on_dead: str | None
     trace: str | None = None
+    expires_at: int | None = None
 
     @property
     def attempt(self) -> int:

@@ -40,6 +40,7 @@ class ForwardOptions(TypedDict, total=False):
     retries: int
     backoff: Backoff | Delays
     timeout: Duration | None
+    expires: Duration | None
     priority: int
     on_crash: Literal["retry", "dead"]
 

@@ -48,6 +48,7 @@ class TaskOptions(TypedDict, total=False):
     retry_on: ExceptionTypes
     no_retry_on: ExceptionTypes
     timeout: Duration | None
+    expires: Duration | None
     priority: int
     pool: Literal["thread", "process"] | None
     on_crash: Literal["retry", "dead"]
@@ -67,6 +68,7 @@ class JobOptions(TypedDict, total=False):
     unique: bool | Literal["pending"] | None
     retries: int | None
     timeout: Duration | None
+    expires: Duration | datetime | None
 
 
 class EnqueueOptions(JobOptions, total=False):
@@ -93,6 +95,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout_us: int | None = None
     """How long one attempt may run, in microseconds. None: no limit."""
+
+    expires_us: int | None = None
+    """How long after it is due a job may start; if it has not by then, it ends as expired. None: no limit."""
 
     priority: int = 5
     """0 first, 9 last, within a queue."""
@@ -136,6 +141,7 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         backoff=parse_backoff(options["backoff"]) if "backoff" in options else None,
         retry_filter=parse_retry_filter(options.get("retry_on"), options.get("no_retry_on")),
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
+        expires_us=_check_length("expires", options.get("expires"), ConfigError),
         priority=names.check_priority(options.get("priority", 5), ConfigError),
         pool=_parse_pool(options.get("pool"), is_async),
         batch=None if batch is None else names.check_number("batch", batch, 1, MAX_BATCH, ConfigError),
@@ -159,12 +165,27 @@ def check_retries(value: object, error: ErrorClass) -> int:
 
 
 def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
+    return _check_length("timeout", value, error)
+
+
+def _check_length(name: str, value: Duration | None, error: ErrorClass) -> int | None:
     if value is None:
         return None
-    length_us = microseconds(value, name="timeout", error=error)
+    length_us = microseconds(value, name=name, error=error)
     if length_us == 0:
-        raise error("timeout must be more than 0; leave it out for no limit", "timeout")
+        raise error(f"{name} must be more than 0; leave it out for no limit", name)
     return length_us
+
+
+def _parse_expiry(given: Mapping[str, Any], run_at: int | None) -> dict[str, int | None]:
+    """`expires` as fields of EnqueueOverrides."""
+    value = given.get("expires")
+    if not isinstance(value, datetime):
+        return {"expires_us": _check_length("expires", value, InvalidArguments)}
+    expires_at = to_us(value, name="expires")
+    if run_at is not None and expires_at <= run_at:
+        raise InvalidArguments("expires must be later than at: such a job could never start", "expires")
+    return {"expires_at": expires_at}
 
 
 class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +199,8 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     unique: Unique = Unique.NO
     retries: int | None = None
     timeout_us: int | None = None
+    expires_us: int | None = None
+    expires_at: int | None = None
     conn: Any = None
     """The caller's own connection, in whose transaction the job is stored."""
     notify: bool = True
@@ -196,15 +219,17 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     if unique is not Unique.NO and "key" not in given:
         raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
+    run_at = to_us(given["at"]) if "at" in given else None
     return EnqueueOverrides(
         queue=names.check_name("queue", given["queue"]) if "queue" in given else None,
         priority=names.check_priority(given["priority"]) if "priority" in given else None,
-        run_at=to_us(given["at"]) if "at" in given else None,
+        run_at=run_at,
         delay_us=microseconds(given["delay"], name="delay", error=InvalidArguments) if "delay" in given else 0,
         key=names.check_key(given["key"]) if "key" in given else None,
         unique=unique,
         retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
         timeout_us=check_timeout(given.get("timeout"), InvalidArguments),
+        **_parse_expiry(given, run_at),
         conn=given.get("conn"),
         notify=notify,
     )

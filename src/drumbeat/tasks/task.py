@@ -185,6 +185,8 @@ class Task(RegisteredFunction[P, R]):
             timeout=overrides.timeout_us,
             crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
             on_dead=self._on_dead,
+            expires_at=overrides.expires_at,
+            expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
         )
 
     def _check_queue(self, queue: str) -> str:
@@ -264,13 +266,13 @@ def check_follow_up(kind: FollowUp, function: object) -> None:
     parameters = FOLLOW_UPS[kind]
     if not callable(function) or isinstance(function, type | Task):
         raise ConfigError(f"{kind} must be a function ({', '.join(parameters)}), not {short_repr(function)}", kind)
-    _check_parameters(function, parameters)
+    _check_parameters(function, parameters, kind)
 
 
-def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> None:
+def _check_parameters(function: Callable[..., Any], names: tuple[str, ...], option: str | None = None) -> None:
     try:
         inspect.signature(function).bind(*names)
     except TypeError as error:
         raise ConfigError(
-            f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}"
+            f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}", option
         ) from error

@@ -19,6 +19,7 @@ from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import OutcomeKind
+from drumbeat.core.transitions import has_expired
 from drumbeat.events import JobStarted, ThreadAbandoned
 from drumbeat.worker import result as results
 from drumbeat.worker.active_runs import HandlerRun
@@ -88,7 +89,8 @@ class JobRunner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""
         spec = self._task_specs.get(job.task)
-        if spec is None or not spec.is_plain or job.crashes or self._emits_started or self._is_traced():
+        is_plain = spec is not None and spec.is_plain and not job.crashes and job.expires_at is None
+        if spec is None or not is_plain or self._emits_started or self._is_traced():
             await self.run(slot, me, [job])
             return
         try:
@@ -138,6 +140,9 @@ class JobRunner:
 
     async def run(self, slot: int, me: "asyncio.Task[Any]", group: list[ClaimedJob]) -> None:
         """Run jobs of one task in a slot whose task is `me`; each outcome is put when this returns or raises."""
+        group = self._drop_expired(group)
+        if not group:
+            return
         spec = self._task_specs.get(group[0].task)
         if spec is None:
             for job in group:
@@ -154,6 +159,17 @@ class JobRunner:
                 self._put_undecoded(job, spec, decoded)
         if ready:
             await self._run(slot, me, spec, ready, arguments)
+
+    def _drop_expired(self, group: list[ClaimedJob]) -> list[ClaimedJob]:
+        """End the jobs that must not start any more. `store_now` is never before the claim, so what had expired when it was
+        claimed is found here."""
+        if all(job.expires_at is None for job in group):
+            return group
+        now = self._store_now()
+        for job in group:
+            if has_expired(job, now):
+                self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.EXPIRED))
+        return [job for job in group if not has_expired(job, now)]
 
     def _is_traced(self) -> bool:
         """Checked ten times a second: with OpenTelemetry imported but unused, a check costs a tenth of a short job."""

@@ -89,6 +89,12 @@ class JobStore(Protocol):
         """
         ...
 
+    async def expire(self, limit: int) -> int:
+        """Move pending jobs, blocked or not, whose expires_at has passed to history as EXPIRED; at most `limit`. Returns how
+        many. Only jobs that have not failed, crashed or been replayed: see `transitions.has_expired`, by which a worker
+        judges what it claims. This sweep is for what nobody claims."""
+        ...
+
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         """Make dead letters, with their follow-ups, of jobs that are blocked on something with this prefix since before
         `before`."""

@@ -81,6 +81,9 @@ class RedisJobs:
             found.append(rows.decode_ended(id, *answer))
         return found
 
+    async def expire(self, limit: int) -> int:
+        return int(await self._pool.run("expire_jobs", limit))
+
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         now, *ids = await self._pool.run("list_long_blocked_ids", prefix, before, limit)
         values: list[Value] = []

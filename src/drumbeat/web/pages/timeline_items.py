@@ -24,6 +24,7 @@ RUN_STYLES = {
     "dead": ("dead", "failed, no retries left"),
     "crashed": ("failed", "crashed"),
     "cancelled": ("cancelled", "cancelled"),
+    "expired": ("cancelled", "expired"),
     "snoozed": ("cancelled", "snoozed"),
     "released": ("cancelled", "released"),
     "blocked": ("cancelled", "blocked"),
@@ -43,6 +44,7 @@ STATE_STYLES = {
     JobState.SUCCEEDED: "succeeded",
     JobState.DEAD: "dead",
     JobState.CANCELLED: "cancelled",
+    JobState.EXPIRED: "cancelled",
     JobState.RUNNING: "running",
     JobState.PENDING: "waiting",
 }
