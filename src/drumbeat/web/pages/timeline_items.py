@@ -100,6 +100,8 @@ def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> Timeli
     word = {"unknown": "its job has been pruned", "waiting": "pending"}.get(kind, kind)
     if fire.state is JobState.PENDING and fire.error is not None:
         kind, word = "failed", f"failed, attempt {fire.attempt} is next"
+    elif fire.state is JobState.EXPIRED:
+        word = "expired: it did not start in time"
     elif fire.state is JobState.RUNNING:
         word = f"running for {took}, attempt {fire.attempt}"
     elif fire.started_at is not None and fire.finished_at is not None:
