@@ -177,15 +177,14 @@ def _check_length(name: str, value: Duration | None, error: ErrorClass) -> int |
     return length_us
 
 
-def _parse_expiry(given: Mapping[str, Any], run_at: int | None) -> dict[str, int | None]:
-    """`expires` as fields of EnqueueOverrides."""
-    value = given.get("expires")
+def _parse_expiry(value: Duration | datetime | None, run_at: int | None) -> tuple[int | None, int | None]:
+    """expires_us and expires_at of EnqueueOverrides."""
     if not isinstance(value, datetime):
-        return {"expires_us": _check_length("expires", value, InvalidArguments)}
+        return _check_length("expires", value, InvalidArguments), None
     expires_at = to_us(value, name="expires")
     if run_at is not None and expires_at <= run_at:
         raise InvalidArguments("expires must be later than at: such a job could never start", "expires")
-    return {"expires_at": expires_at}
+    return None, expires_at
 
 
 class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +219,7 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
         raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
     run_at = to_us(given["at"]) if "at" in given else None
+    expires_us, expires_at = _parse_expiry(given.get("expires"), run_at)
     return EnqueueOverrides(
         queue=names.check_name("queue", given["queue"]) if "queue" in given else None,
         priority=names.check_priority(given["priority"]) if "priority" in given else None,
@@ -229,7 +229,8 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
         unique=unique,
         retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
         timeout_us=check_timeout(given.get("timeout"), InvalidArguments),
-        **_parse_expiry(given, run_at),
+        expires_us=expires_us,
+        expires_at=expires_at,
         conn=given.get("conn"),
         notify=notify,
     )
