@@ -13,8 +13,6 @@ from drumbeat.core.transitions import has_expired
 from drumbeat.durations import from_us, to_us
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
-from tests.callers import caller
-from tests.conftest import TRANSACTIONAL
 from tests.contract.making import HOUR, add, claim, claimed_one, end, ids, new_job, outcome, report, wanting, worker
 from tests.contract.rules import load
 from tests.contract.scheduling import MINUTE, after, fire, got, moment, new_schedule, put
@@ -160,19 +158,3 @@ async def test_history_forgets_expired_jobs_like_others(store: Store) -> None:
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 1
     assert (await store.inspect.count_jobs(JobFilter())).total == 0
     assert await report(store, await worker(store)) == []
-
-
-class TestInATransaction:
-    @pytest.fixture(params=TRANSACTIONAL)
-    def engine(self, request: pytest.FixtureRequest) -> str:
-        name: str = request.param
-        return name
-
-    async def test_it_is_kept_as_well(self, store: Store, store_url: str) -> None:
-        jobs = [new_job(expires=HOUR, delay=MINUTE), new_job(expires_at=FAR), new_job()]
-        async with caller(store_url) as program:
-            await program.begin()
-            await store.transactional.add(program.conn, jobs)
-            await program.commit()
-        found = [await get_job(store, job.id) for job in jobs]
-        assert [expiry(job) for job in found] == [to_us(found[0].due_at) + HOUR, FAR, None]

@@ -80,6 +80,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
         "crash_limit": 1,
         "on_dead": "greet.on_dead",
         "tenant": "t",
+        "expires": 7_000_000,
     }
     inside, usual = new_job(**options), new_job(**(options | {"key": "other"}))
     await program.begin()
@@ -90,6 +91,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
     fields = [name for name in Job.__struct_fields__ if name not in {"id", "key", "created_at"}]
     assert {name: getattr(one, name) for name in fields} == {name: getattr(two, name) for name in fields}
     assert (one.key, one.timeout, one.retries) == ("k'\\\"ä", 5.0, 0)
+    assert one.expires_at is not None and (one.expires_at - one.due_at).total_seconds() == 7
 
 
 async def test_a_delay_counts_from_the_stores_now(store: Store, program: Caller) -> None:

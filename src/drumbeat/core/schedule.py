@@ -64,8 +64,6 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     timeout: int | None = None
     crash_limit: int = 3
     on_dead: str | None = None
-    expires: int | None = None
-    """Microseconds after its fire time by which a job must have started; None: no limit."""
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_limit: int = 100
     max_late: int | None = None
@@ -79,6 +77,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = Origin.STORE
     app: str = ""
     version: str = ""
+    expires: int | None = None
+    """Microseconds after its fire time by which a job must have started; None: no limit."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
