@@ -96,6 +96,10 @@ class RunningJob:
     completion: Completion | None = None
     aborted: AbortSignal = field(default_factory=AbortSignal)
 
+    @property
+    def claimed(self) -> ClaimedJob:
+        return self._claimed
+
     id = ClaimedField(lambda job: job.id)
     task = ClaimedField(lambda job: job.task)
     queue = ClaimedField(lambda job: job.queue)

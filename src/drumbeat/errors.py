@@ -18,7 +18,7 @@ DrumbeatError
 |   `-- TransactionTooLong      it kept every other writer waiting
 +-- JobNotFound  JobExpired  NotInJob
 +-- JobError                    raised by `result()`
-|   +-- JobFailed  JobCancelled  JobTimedOut  ResultNotKept
+|   +-- JobFailed  JobCancelled  JobNotStarted  JobTimedOut  ResultNotKept
 `-- LockError
     +-- LockTimeout  LockLost  LockReentered
 
@@ -244,6 +244,13 @@ class JobCancelled(JobError):
     """The job was cancelled before it succeeded."""
 
     _end = "was cancelled"
+    _shows_type = False
+
+
+class JobNotStarted(JobError):
+    """The job expired: its first attempt had not started in time (`expires=`)."""
+
+    _end = "expired: it did not start in time"
     _shows_type = False
 
 

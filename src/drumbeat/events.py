@@ -42,7 +42,7 @@ class JobFinished(Event, frozen=True, kw_only=True):
 
     job: ClaimedJob
     state: JobState
-    """succeeded, dead or cancelled."""
+    """succeeded, dead, cancelled or expired."""
     took: float
     """Seconds that the last attempt ran."""
 

@@ -12,7 +12,7 @@ import msgspec
 
 from .core.job import CancelAnswer, Failure, Job, JobState
 from .durations import Duration
-from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
+from .errors import JobCancelled, JobError, JobFailed, JobNotStarted, JobTimedOut
 from .ids import JobId
 from .protocols import Enqueuer
 from .sync_loop import SYNC_LOOP
@@ -93,6 +93,8 @@ def job_error(id: JobId, task: str, state: JobState, failure: Failure | None) ->
     facts: dict[str, str] = {} if failure is None else msgspec.structs.asdict(failure)
     if state is JobState.CANCELLED:
         return JobCancelled(id, task, **facts)
+    if state is JobState.EXPIRED:
+        return JobNotStarted(id, task, **facts)
     if failure is not None and failure.type == TIMED_OUT:
         return JobTimedOut(id, task, **facts)
     return JobFailed(id, task, **facts)

@@ -25,7 +25,7 @@ from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.retry import Snooze
+from drumbeat.retry import Backoff, Snooze
 from drumbeat.store.protocol import EngineTransaction, Store, Transactional
 from drumbeat.tasks import BatchTask, Call
 
@@ -38,6 +38,7 @@ TASK_NAME = "drumbeat.relay"
 QUEUE_NAME = "drumbeat.outbox"
 BATCH_SIZE = 500
 RETRY_DELAY = 1.0
+RETRIES = 3
 MESSAGE_RETENTION = "1h"
 """How long a delivered message stays in the user's database."""
 
@@ -51,9 +52,9 @@ class Outbox:
         self._app = app
         self._open_target = open_target
         self._clock = clock
-        self._task: BatchTask[NewJob, None] = app.task(batch=BATCH_SIZE, name=TASK_NAME, queue=QUEUE_NAME)(
-            self._relay_batch
-        )
+        self._task: BatchTask[NewJob, None] = app.task(
+            batch=BATCH_SIZE, name=TASK_NAME, queue=QUEUE_NAME, retries=RETRIES, backoff=Backoff()
+        )(self._relay_batch)
         self.transactional: Transactional = OutboxTransactional(self._task, app, transactional)
 
     @asynccontextmanager

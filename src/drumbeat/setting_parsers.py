@@ -17,12 +17,14 @@ from urllib.parse import quote
 from .durations import seconds
 from .errors import ConfigError
 from .names import check_name
+from .retry import Backoff, parse_backoff
 
 DEFAULT_WEIGHT = 3
 DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 ROLES = ("both", "worker", "controller")
 WEB_ROLES = ("viewer", "operator", "admin")
 FOREVER = "forever"
+MAX_RETRIES = 1_000_000
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The maximum of payload_limit, and the limit for decoding: a job may come from a program with a higher payload_limit."""
 
@@ -113,6 +115,21 @@ def duration_at_least(minimum: float) -> Callable[[object], float]:
         return length
 
     return parse
+
+
+def parse_backoff_setting(value: object) -> Backoff:
+    """A Backoff, a list of delays, or either as text; a mapping of its fields comes from another process."""
+    if isinstance(value, str) and "=" in value:
+        value = {name.strip(): text.strip() for name, _, text in (part.partition("=") for part in split_list(value))}
+    elif isinstance(value, str):
+        value = split_list(value)
+    if not isinstance(value, Mapping):
+        return parse_backoff(value)
+    if value.get("delays"):
+        return Backoff(delays=value["delays"])
+    if not {"base", "cap"} >= value.keys() - {"delays"}:
+        raise ValueError("delays such as 1s,5s,30s, or base=1s,cap=30s")
+    return Backoff(**{name: each for name, each in value.items() if name != "delays"})
 
 
 def parse_drain(value: object) -> float | None:

@@ -14,6 +14,7 @@ import msgspec
 from . import setting_parsers as parsers
 from .durations import Duration
 from .names import check_namespace
+from .retry import Backoff, Delays
 
 PREFIX = "DRUMBEAT_"
 DEFAULT_URL = "sqlite:///drumbeat.db"
@@ -179,6 +180,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 3.
     """
 
+    retries: Annotated[int, parsers.int_between(0, parsers.MAX_RETRIES)] = 3
+    """How often a failed job is retried whose task does not say it: `@app.task(retries=...)` overrides it.
+
+    Default: 3.
+    """
+
+    backoff: Annotated[Backoff, parsers.parse_backoff_setting] = Backoff()
+    """The delays before retries of tasks that do not say it: a list such as `1s,5s,30s`, or `base=1s,cap=30s`.
+
+    Default: base=1s,cap=30s.
+    """
+
     payload_limit: Annotated[int, parsers.int_between(1_024, parsers.MAX_PAYLOAD_LIMIT)] = 256 * 1024
     """The maximum size in bytes of a job's arguments, as JSON; the same for its result.
 
@@ -271,6 +284,8 @@ class SettingsOptions(TypedDict, total=False):
     retention: Duration
     audit_retention: Duration
     crash_limit: int
+    retries: int
+    backoff: Backoff | Delays | str
     payload_limit: int
     wait_for_version: Duration
     log_level: str

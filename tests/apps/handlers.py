@@ -85,6 +85,15 @@ def fail(text: str) -> None:
     raise ValueError(text)
 
 
+class Unpayable(Exception):
+    """The worker may not know this class: the child judges by it."""
+
+
+@app.task(pool="process", no_retry_on=Unpayable)
+def refuse(text: str) -> None:
+    raise Unpayable(text)
+
+
 @app.task(pool="process")
 def leave(code: int) -> None:
     sys.exit(code)

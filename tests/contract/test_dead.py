@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from drumbeat.core.dead_letter import DeadLetterPayload
+from drumbeat.core.follow_up import DeadLetterPayload
 from drumbeat.core.job import Failure, JobState, OutcomeKind, ReplayResult, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_id

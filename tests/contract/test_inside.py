@@ -80,6 +80,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
         "crash_limit": 1,
         "on_dead": "greet.on_dead",
         "tenant": "t",
+        "expires": 7_000_000,
     }
     inside, usual = new_job(**options), new_job(**(options | {"key": "other"}))
     await program.begin()
@@ -90,6 +91,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
     fields = [name for name in Job.__struct_fields__ if name not in {"id", "key", "created_at"}]
     assert {name: getattr(one, name) for name in fields} == {name: getattr(two, name) for name in fields}
     assert (one.key, one.timeout, one.retries) == ("k'\\\"ä", 5.0, 0)
+    assert one.expires_at is not None and (one.expires_at - one.due_at).total_seconds() == 7
 
 
 async def test_a_delay_counts_from_the_stores_now(store: Store, program: Caller) -> None:
@@ -219,12 +221,12 @@ async def test_a_rolled_back_completion_leaves_the_job_running(store: Store, pro
     assert await state(store, job) is JobState.SUCCEEDED
 
 
-async def refused(store: Store, program: Caller, instance: str, job: ClaimedJob) -> ClaimLost:
+async def refused(store: Store, program: Caller, instance: str, job: ClaimedJob, **facts: Any) -> ClaimLost:
     """A transaction that ends as one does whose program swallows the refusal."""
     await program.begin()
     await program.write(1)
     with pytest.raises(ClaimLost) as caught:
-        await complete(store, program, instance, job)
+        await complete(store, program, instance, job, **facts)
     await program.commit()
     return caught.value
 
@@ -284,6 +286,21 @@ async def test_a_requested_cancellation_comes_too_late(store: Store, program: Ca
     await complete(store, program, instance, job)
     await program.commit()
     assert await state(store, job) is JobState.SUCCEEDED
+
+
+async def test_what_follows_a_success_is_stored_with_its_commit(store: Store, program: Caller) -> None:
+    instance = await worker(store)
+    job, follow_ups = await claimed_one(store, instance), [new_job(task="thank") for _ in range(2)]
+    await program.begin()
+    await complete(store, program, instance, job, follow_up=follow_ups[0])
+    await program.rollback()
+    assert (await state(store, job), await exists(store, follow_ups[0].id)) == (JobState.RUNNING, False)
+    await program.begin()
+    await complete(store, program, instance, job, follow_up=follow_ups[1])
+    await program.commit()
+    assert (await state(store, job), ids(await claim(store, instance))) == (JobState.SUCCEEDED, [follow_ups[1].id])
+    assert (await refused(store, program, instance, job, follow_up=new_job(task="thank"))).completed is True
+    assert await claim(store, instance) == []
 
 
 async def test_the_late_outcome_of_a_completed_job_is_known_already(store: Store, program: Caller) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from drumbeat.core.dead_letter import DeadLetterPayload
+from drumbeat.core.follow_up import DeadLetterPayload
 from drumbeat.core.instance import DeadInstanceReport, InstanceState, Peer, Role
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import new_instance_id

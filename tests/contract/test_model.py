@@ -100,7 +100,7 @@ class JobsLife(RuleBasedStateMachine):
         if (job.state, job.instance, job.token) == (JobState.RUNNING, instance, hold.token):
             return WriteStatus.APPLIED
         recorded = [run for run in job.runs if run[:2] == (hold.token, instance)]
-        back = kind not in {OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED}
+        back = kind not in {OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED, OutcomeKind.EXPIRED}
         same = any(run[2] is kind or (run[2] is OutcomeKind.CANCELLED and back) for run in recorded)
         return WriteStatus.DUPLICATE if same else WriteStatus.STALE
 
@@ -112,6 +112,8 @@ class JobsLife(RuleBasedStateMachine):
             job.state = JobState.DEAD
             job.failures += kind is OutcomeKind.DEAD
             job.crashes += kind is OutcomeKind.CRASHED
+        elif kind is OutcomeKind.EXPIRED:
+            job.state = JobState.EXPIRED
         elif kind is OutcomeKind.CANCELLED or job.cancel_requested:
             self.cancelled(job)
             recorded = OutcomeKind.CANCELLED

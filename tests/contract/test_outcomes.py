@@ -1,5 +1,6 @@
 """Jobs.report_and_claim, outcomes: what each does to a job, and the status of outcomes that come too late."""
 
+import msgspec
 import pytest
 
 from drumbeat.core.claim import WriteStatus
@@ -128,6 +129,27 @@ async def test_death_keeps_everything_and_stores_its_follow_up_in_the_same_step(
     assert (found.state, found.failures, found.crashes, found.error) == (JobState.DEAD, 1, 0, BOOM)
     assert (found.key, found.args, found.on_dead, found.progress) == ("k", job.args, "mourn", '"half"')
     assert (found.instance, found.token) == (instance, job.token)
+
+
+async def test_success_stores_its_follow_up_in_the_same_step_and_only_once(store: Store) -> None:
+    instance = await worker(store)
+    jobs = [await claimed_one(store, instance) for _ in range(3)]
+    follow_ups = [new_job(task="thank", key=key) for key in ("k", None, None)]
+    plain = await claimed_one(store, instance)
+    outcomes = [
+        outcome(job, OutcomeKind.SUCCEEDED, result="1", follow_up=follow_up)
+        for job, follow_up in zip(jobs, follow_ups, strict=True)
+    ]
+    stale = msgspec.structs.replace(outcomes[2], token=outcomes[2].token - 1)
+    first = [outcomes[0], outcome(plain, OutcomeKind.SUCCEEDED), outcomes[1], stale]
+    got = await exchange(store, instance, first, wanting())
+    assert got.statuses == [*[WriteStatus.APPLIED] * 3, WriteStatus.STALE]
+    assert sorted(ids(got.jobs)) == sorted([follow_ups[0].id, follow_ups[1].id])
+    assert {job.key for job in got.jobs} == {"k", None}
+    assert (await get_job(store, jobs[0].id)).result == "1"
+    # The answer was lost, and the worker tells it again: nothing more is stored.
+    got = await exchange(store, instance, first[:1], wanting())
+    assert (got.statuses, got.jobs) == ([WriteStatus.DUPLICATE], [])
 
 
 @pytest.mark.parametrize("kind", RETURNING)

@@ -82,7 +82,8 @@ def expected_fields(job: Job, to: Transition) -> dict[str, object]:
 
 def expected_attempt(job: Job, to: Transition) -> Attempt | None:
     """The run that must be on record, if there was one: a cancelled job that never started has had none."""
-    if to.recorded is None or (to.recorded is OutcomeKind.CANCELLED and to.started_at is None):
+    unstarted = (OutcomeKind.CANCELLED, OutcomeKind.EXPIRED)
+    if to.recorded is None or (to.recorded in unstarted and to.started_at is None):
         return None
     return Attempt(
         token=job.token,

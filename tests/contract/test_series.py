@@ -74,6 +74,7 @@ ENDS: dict[str, End] = {
     "cancelled while its instance left": cancelled_and_gone,
     "cancelled before its retry": given_back_and_cancelled,
     "waited too long": blocked_and_expired,
+    "expired": lambda *given: ended_by(OutcomeKind.EXPIRED, *given),
 }
 
 

@@ -105,11 +105,13 @@ async def test_a_failing_one_is_tried_again_as_its_task_says(app: Drumbeat, stor
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize(("error", "tries"), [(ValueError("no such table"), 3), (SkipRetry("hopeless"), 1)])
+@pytest.mark.parametrize(
+    ("error", "tries"), [(ValueError("no such table"), 3), (SkipRetry("hopeless"), 1), (KeyError(5), 1)]
+)
 async def test_one_that_fails_for_good_says_so(app: Drumbeat, store: Store, error: Exception, tries: int) -> None:
     calls: list[int] = []
 
-    @app.task(retries=2, backoff=AT_ONCE)
+    @app.task(retries=2, backoff=AT_ONCE, no_retry_on=LookupError)
     async def warm() -> None:
         calls.append(1)
         raise error

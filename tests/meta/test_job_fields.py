@@ -42,7 +42,7 @@ def test_the_records_are_made_from_the_list() -> None:
     assert Job.__struct_fields__ == JOB_FIELDS
     assert set(StoredJobRow.__struct_fields__) == {*JOB_FIELDS, *ROW_ONLY}
     assert set(JobRecord.__struct_fields__) == {*JOB_FIELDS, "view", "attempt", "truncated"}
-    assert set(NewJob.__struct_fields__) == {*GIVEN_FIELDS, "run_at", "delay"}
+    assert set(NewJob.__struct_fields__) == {*GIVEN_FIELDS, "run_at", "delay", "expires_at", "expires"}
     assert set(ClaimedJob.__struct_fields__) < {*JOB_FIELDS, *ROW_ONLY}
 
 

@@ -47,6 +47,15 @@ def store(calls: list[Call[int]]) -> None:
 async def refund(job: Job, error: JobError) -> None: ...
 
 
+@charge.on_success
+async def thank(job: Job, result: str) -> None: ...
+
+
+@app.task(retry_on=(OSError, KeyError), no_retry_on=ValueError, backoff=[1, "5s"], on_success=lambda job, result: None)
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
 @charge.upgrade
 def renamed(arguments: dict[str, Any], signature: str) -> dict[str, Any]:
     return arguments

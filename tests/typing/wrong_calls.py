@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from drumbeat import Call, Drumbeat
+from drumbeat import Call, Drumbeat, Job
 from drumbeat.sinks import RedisStreamSink
 
 app = Drumbeat()
@@ -45,6 +45,22 @@ async def wrong_options() -> None:
     charge.using(dealy=60)  # wrong
     charge.using(priority="high")  # wrong
     charge.using(delay=60)(1, Decimal(1))  # wrong
+    charge.using(expires=[1])  # wrong
+
+
+def takes_number(job: Job, result: int) -> None: ...
+
+
+plain.on_success(takes_number)  # wrong
+resize.on_success(takes_number)
+
+
+@app.task(retry_on="ValueError")  # wrong
+def by_name() -> None: ...
+
+
+@app.task(backoff=5)  # wrong
+def too_short() -> None: ...
 
 
 async def wrong_results() -> None:

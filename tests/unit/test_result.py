@@ -1,11 +1,20 @@
+import msgspec
 import pytest
 
 from drumbeat.context import Aborted, AbortReason
 from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.follow_up import SUCCESS_SIGNATURE, SuccessPayload
 from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
-from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
-from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure, from_exception, to_outcome
+from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
+from drumbeat.worker.result import (
+    HandlerResult,
+    ResultKind,
+    describe_failure,
+    from_exception,
+    from_timeout,
+    to_outcome,
+)
 from tests.apps import rude
 
 ME = InstanceId("me")
@@ -14,6 +23,12 @@ ME = InstanceId("me")
 class TwoRetries:
     retries = 2
     backoff = Backoff(base=1, cap=30)
+    retry_filter = RETRY_ALL
+    on_success: str | None = None
+
+
+class OnlyConnections(TwoRetries):
+    retry_filter = RetryFilter(retry_on=(ConnectionError,))
 
 
 def claimed(**changes: object) -> ClaimedJob:
@@ -65,6 +80,29 @@ def test_skip_retry_is_dead_at_once_and_keeps_its_message() -> None:
     assert outcome.error is not None and outcome.error.message == "no such customer"
 
 
+def test_an_exception_that_is_not_retried_is_dead_at_once_and_keeps_its_error() -> None:
+    ending = from_exception(ValueError("no such customer"), None, OnlyConnections.retry_filter)
+    outcome = judged(claimed(on_dead="t.on_dead"), ending)
+    assert outcome.kind is OutcomeKind.DEAD and outcome.follow_up is not None
+    assert outcome.error is not None and (outcome.error.type, outcome.error.message) == (
+        "ValueError",
+        "no such customer",
+    )
+    assert from_exception(ConnectionError(), None, OnlyConnections.retry_filter).kind is ResultKind.RAISED
+    # Signals decide for themselves.
+    assert from_exception(RetryLater(1), None, OnlyConnections.retry_filter).kind is ResultKind.RETRY_LATER
+    assert from_exception(Snooze(1), None, OnlyConnections.retry_filter).kind is ResultKind.SNOOZED
+
+
+def test_a_timeout_is_retried_if_timeout_errors_are() -> None:
+    late = from_timeout(1)
+    outcomes = [
+        to_outcome(claimed(), policy, late, instance=ME, started_at=10, finished_at=20)
+        for policy in (TwoRetries(), OnlyConnections())
+    ]
+    assert [outcome and outcome.kind for outcome in outcomes] == [OutcomeKind.RETRY, OutcomeKind.DEAD]
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
@@ -86,6 +124,21 @@ def test_a_death_brings_its_follow_up() -> None:
     outcome = judged(claimed(on_dead="t.on_dead", failures=2), from_exception(ValueError("no")))
     assert outcome.follow_up is not None and outcome.follow_up.task == "t.on_dead"
     assert judged(claimed(on_dead="t.on_dead"), from_exception(ValueError("no"))).follow_up is None
+
+
+def test_a_success_brings_its_follow_up_with_the_record_and_the_result() -> None:
+    class Followed(TwoRetries):
+        on_success: str | None = "t.on_success"
+
+    ending = HandlerResult(kind=ResultKind.RETURNED, result="[1]")
+    outcome = to_outcome(claimed(key="k"), Followed(), ending, instance=ME, started_at=10, finished_at=20)
+    assert outcome is not None and outcome.follow_up is not None
+    follow_up = outcome.follow_up
+    assert (follow_up.task, follow_up.queue, follow_up.signature) == ("t.on_success", "q", SUCCESS_SIGNATURE)
+    job = msgspec.json.decode(follow_up.args, type=SuccessPayload).job
+    assert (job.id, job.state, job.key, job.result, job.instance) == (outcome.id, "succeeded", "k", "[1]", ME)
+    failed = to_outcome(claimed(), Followed(), from_exception(OSError()), instance=ME, started_at=10, finished_at=20)
+    assert failed is not None and failed.follow_up is None
 
 
 def test_the_last_crash_brings_the_follow_up() -> None:

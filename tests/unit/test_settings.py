@@ -5,7 +5,9 @@ import msgspec
 import pytest
 
 from drumbeat import dotenv
+from drumbeat.appref import to_flags
 from drumbeat.errors import ConfigError
+from drumbeat.retry import Backoff
 from drumbeat.settings import NAMES, Settings
 from drumbeat.settings_loader import load, resolve
 
@@ -80,6 +82,11 @@ def test_every_default_is_accepted_when_written_out() -> None:
         ("log_level", "loud"),
         ("retention", "-1d"),
         ("version", "x\0y"),
+        ("retries", "-1"),
+        ("backoff", "soon"),
+        ("backoff", "1s,5s,soon"),
+        ("backoff", "base=1s,top=5s"),
+        ("backoff", "base=1m,cap=5s"),
     ],
 )
 def test_a_bad_value_is_refused_naming_the_setting_and_its_origin(name: str, value: str) -> None:
@@ -121,6 +128,23 @@ def test_lengths_of_time_are_seconds_however_they_are_written() -> None:
     assert resolved(environ={"DRUMBEAT_RETENTION": "2d"}).retention == 172_800
     assert resolved(code={"drain": datetime.timedelta(minutes=1)}).drain == 60
     assert resolved(code={"poll": 0.5}).poll == 0.5
+
+
+def test_default_retries_and_delays_are_settings() -> None:
+    assert (resolved().retries, resolved().backoff) == (3, Backoff(base=1, cap=30))
+    assert resolved(environ={"DRUMBEAT_RETRIES": "0"}).retries == 0
+    for text, meant in {
+        "1s, 5s,2m": Backoff(delays=[1, 5, 120]),
+        "7": Backoff(delays=[7]),
+        "base=2s,cap=1h": Backoff(base=2, cap=3600),
+        "cap=1h": Backoff(base=1, cap=3600),
+    }.items():
+        found = resolved(environ={"DRUMBEAT_BACKOFF": text})
+        assert found.backoff == meant
+        # As another process gets it.
+        assert resolved(to_flags(found)).backoff == meant
+    assert resolved(code={"backoff": [1, "5s"]}).backoff == Backoff(delays=[1, 5])
+    assert resolved(code={"backoff": Backoff(base=5)}).backoff == Backoff(base=5)
 
 
 def test_drain_forever_is_no_limit() -> None:

@@ -12,12 +12,13 @@ from asgiref.sync import async_to_sync
 
 from drumbeat import Backoff, Call, Drumbeat, Job, JobError
 from drumbeat.codec import Undecodable
-from drumbeat.core.dead_letter import SIGNATURE, DeadLetterPayload
+from drumbeat.core.follow_up import DEAD_SIGNATURE, DeadLetterPayload
 from drumbeat.core.job import Failure, JobState, Unique
 from drumbeat.durations import to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobFailed, JobTimedOut, UnknownTask, WrongContext
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import is_job_id, new_job_id
+from drumbeat.settings import Settings
 from tests.dropped_calls import errors_of_dropped_calls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -92,6 +93,16 @@ def test_async_runs_on_the_loop_and_def_in_a_thread_or_a_process(app: Drumbeat) 
         ("retries", True),
         ("retries", 2.5),
         ("backoff", 3),
+        ("backoff", "5m"),
+        ("backoff", []),
+        ("backoff", [1, None]),
+        ("expires", 0),
+        ("expires", "soon"),
+        ("retry_on", "ValueError"),
+        ("on_success", 3),
+        ("on_success", lambda job: None),
+        ("on_dead", int),
+        ("no_retry_on", (ValueError, 3)),
         ("timeout", 0),
         ("timeout", "soon"),
         ("priority", 10),
@@ -349,7 +360,7 @@ def test_on_dead_is_a_task_of_its_own_and_named_in_every_job(app: Drumbeat) -> N
         refund,
         True,
         "critical",
-        SIGNATURE,
+        DEAD_SIGNATURE,
     )
 
 
@@ -467,8 +478,8 @@ def test_options_have_the_defaults_of_the_design(app: Drumbeat) -> None:
 
     assert (
         charge.options.queue,
-        charge.options.retries,
-        charge.options.backoff,
+        charge.options.resolve_retries(Settings()),
+        charge.options.resolve_backoff(Settings()),
         charge.options.timeout_us,
         charge.options.priority,
     ) == (

@@ -134,6 +134,7 @@ async def test_no_more_children_than_the_limit_are_started(processes: ChildPool)
         ("leave", {"code": 5}, ResultKind.RAISED, ("SystemExit", "5")),
         ("leave_loop", {"code": 5}, ResultKind.RAISED, ("SystemExit", "5")),
         ("skip", {}, ResultKind.SKIP_RETRY, ("drumbeat.retry.SkipRetry", "no use")),
+        ("refuse", {"text": "no money"}, ResultKind.SKIP_RETRY, ("tests.apps.handlers.Unpayable", "no money")),
         ("bad_progress", {}, ResultKind.RAISED, ("drumbeat.errors.InvalidArguments", None)),
         ("add", {"one": "x"}, ResultKind.UNDECODABLE, ("Undecodable", None)),
     ],

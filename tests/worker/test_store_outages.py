@@ -31,7 +31,14 @@ HEART = {
 }
 """Calls on the heartbeat's loop."""
 LOOP = {
-    *("jobs.report_and_claim", "jobs.save_progress", "jobs.list_running", "jobs.prune", "jobs.expire_blocked"),
+    *(
+        "jobs.report_and_claim",
+        "jobs.save_progress",
+        "jobs.list_running",
+        "jobs.prune",
+        "jobs.expire",
+        "jobs.expire_blocked",
+    ),
     *(
         "schedules.claim_once",
         "schedules.complete_once",

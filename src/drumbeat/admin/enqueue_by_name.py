@@ -113,9 +113,10 @@ async def _build_trusted_job(client: Client, task: str, text: str, options: JobO
         args=text,
         signature=newest.tasks[task],
         priority=5 if overrides.priority is None else overrides.priority,
-        **{name: getattr(overrides, name) for name in ("run_at", "key", "unique", "retries")},
+        **{name: getattr(overrides, name) for name in ("run_at", "key", "unique", "retries", "expires_at")},
         delay=overrides.delay_us,
         timeout=overrides.timeout_us,
+        expires=overrides.expires_us,
         crash_limit=client.settings.crash_limit,
         on_dead=on_dead if on_dead in newest.tasks else None,
     )

@@ -33,7 +33,18 @@ BATCH = 200
 MAX_FIRE_TIMES = 10_000
 """Previewed, listed or backfilled by one call."""
 MAX_TRIES = 20
-_JOB_FIELDS = ("task", "queue", "args", "signature", "priority", "retries", "timeout", "crash_limit", "on_dead")
+_JOB_FIELDS = (
+    "task",
+    "queue",
+    "args",
+    "signature",
+    "priority",
+    "retries",
+    "timeout",
+    "crash_limit",
+    "on_dead",
+    "expires",
+)
 """What each job of a schedule gets from its definition."""
 
 

@@ -16,6 +16,7 @@ from drumbeat.core.job_query import TaskStats
 from drumbeat.errors import UnknownTask
 from drumbeat.names import check_name
 from drumbeat.redaction import HIDDEN, is_secret
+from drumbeat.settings import Settings
 from drumbeat.tasks import Task
 
 from .history import RunPage, RunQuery, history_page
@@ -44,10 +45,17 @@ class TaskInfo(TaskStats, frozen=True, kw_only=True):
     queue: str | None = None
     priority: int | None = None
     retries: int | None = None
+    backoff: Annotated[str | None, doc("The delays before retries, in words.")] = None
+    retry_on: Annotated[tuple[str, ...] | None, doc("The exceptions that are retried, and no others; None: all.")] = (
+        None
+    )
+    no_retry_on: Annotated[tuple[str, ...], doc("The exceptions that are not retried.")] = ()
     timeout: Annotated[float | None, doc("Seconds; None: no limit.")] = None
+    expires: Annotated[float | None, doc("Seconds after it is due by which a job must start; None: no limit.")] = None
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
+    on_success: str | None = None
     signature: Annotated[
         str | None,
         doc("Changes with the stored form of the arguments. This and `parameters` only by `show`."),
@@ -63,7 +71,8 @@ class Tasks(AdminPart):
         store = await self._client.store()
         stats = {each.name: each for each in await store.inspect.list_tasks()}
         names = stats.keys() | {task.name for task in self._client.registry}
-        return [_task_info(name, stats.get(name), self._client.registry.find(name)) for name in sorted(names)]
+        find, settings = self._client.registry.find, self._client.settings
+        return [_task_info(name, stats.get(name), find(name), settings) for name in sorted(names)]
 
     async def show(self, name: str) -> TaskInfo:
         """One task.
@@ -85,7 +94,7 @@ class Tasks(AdminPart):
         return await history_page(self._client, check_name("task", name), query)
 
 
-def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> TaskInfo:
+def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None, settings: Settings) -> TaskInfo:
     facts: dict[str, Any] = {} if stats is None else msgspec.structs.asdict(stats)
     if task is not None:
         facts |= {
@@ -94,13 +103,22 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) 
             "place": task.source_location,
             "queue": task.options.queue,
             "priority": task.options.priority,
-            "retries": task.options.retries,
+            "retries": task.options.resolve_retries(settings),
+            "backoff": str(task.options.resolve_backoff(settings)),
+            "retry_on": _class_names(task.options.retry_filter.retry_on),
+            "no_retry_on": _class_names(task.options.retry_filter.no_retry_on),
             "timeout": None if task.options.timeout_us is None else task.options.timeout_us / 1_000_000,
+            "expires": None if task.options.expires_us is None else task.options.expires_us / 1_000_000,
             "pool": task.options.pool,
             "batch": task.options.batch,
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
+            "on_success": None if task.on_success_task is None else task.on_success_task.name,
         }
     return TaskInfo(**{"name": name, **facts})
+
+
+def _class_names(kinds: tuple[type[BaseException], ...] | None) -> tuple[str, ...] | None:
+    return None if kinds is None else tuple(kind.__qualname__ for kind in kinds)
 
 
 class _HiddenDefault:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     options.option("--unique-pending", is_flag=True, help="Likewise, but running jobs do not count."),
     options.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own."),
     options.option("--timeout", type=DURATION, help="Instead of the task's own."),
+    options.option("--expires", type=DURATION, help="Do not start it later than this after it is due."),
     options.reason_option,
     *options.target_options,
 )

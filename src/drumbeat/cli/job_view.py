@@ -127,6 +127,7 @@ def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
         "created at": formatting.format_exact(job.created_at, now),
         "due at": formatting.format_exact(job.due_at, now),
         "run at": formatting.format_exact(job.run_at, now),
+        "expires at": formatting.format_exact(job.expires_at, now),
         "started at": formatting.format_exact(job.started_at, now),
         "finished at": formatting.format_exact(job.finished_at, now),
         "took": formatting.format_elapsed(job.started_at, job.finished_at),

@@ -45,6 +45,7 @@ STYLES = {
     "succeeded": "green",
     "dead": "bold red",
     "cancelled": "dim",
+    "expired": "dim",
     "alive": "green",
     "left": "dim",
     "paused": "yellow",

@@ -62,7 +62,7 @@ def decode_task_arguments(app: Drumbeat, task: str, typed: TypedArguments) -> tu
 
     signature = app._internals.registry[task].signature
     if not isinstance(signature, Signature):
-        raise BadInput(f"task {task} handles dead letters (on_dead): it cannot be called otherwise")
+        raise BadInput(f"task {task} follows the end of a job (on_dead, on_success): it cannot be called otherwise")
     by_position, by_name = decode_by_signature(signature, task, typed)
     if by_position and by_name:
         raise BadInput(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 command = ResourceGroup("tasks", "Tasks: the functions that jobs are calls of.")
 task_argument = argument("task", shell_complete=completion.tasks)
 
-COUNTS = ("pending", "running", "succeeded", "dead", "cancelled")
+COUNTS = ("pending", "running", "succeeded", "dead", "cancelled", "expired")
 
 
 def _count_column(state: str) -> Column[TaskInfo]:
@@ -79,9 +79,14 @@ def _show_task(task: TaskInfo, _now: datetime) -> None:
         "queue": formatting.format_value(task.queue),
         "priority": formatting.format_value(task.priority),
         "retries": formatting.format_value(task.retries),
+        "backoff": formatting.format_value(task.backoff, 400),
+        "retried": "every exception" if task.retry_on is None else ", ".join(task.retry_on),
+        "not retried": formatting.format_value(", ".join(task.no_retry_on) or None, 400),
         "timeout": formatting.format_seconds(task.timeout),
+        "expires": formatting.format_seconds(task.expires),
         "runs in": {"loop": "the event loop", "thread": "a thread", "process": "a process"}.get(task.pool or "", "?"),
         "batch": formatting.format_value(task.batch),
         "on dead": formatting.format_value(task.on_dead),
+        "on success": formatting.format_value(task.on_success),
     }
     output.show_page(facts)

@@ -180,7 +180,7 @@ class Client:
                 if ended.result_error is not None:
                     raise ResultNotKept(ended.id, ended.task, message=ended.result_error)
                 return self._decode_result(ended)
-            case JobState.DEAD | JobState.CANCELLED:
+            case JobState.DEAD | JobState.CANCELLED | JobState.EXPIRED:
                 raise job_error(ended.id, ended.task, ended.state, ended.error)
             case JobState.PENDING | JobState.RUNNING:
                 raise AssertionError(f"job {ended.id} has not ended: {ended.state}")

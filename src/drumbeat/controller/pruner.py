@@ -1,5 +1,5 @@
 """Delete what is past its retention: history, fires, audit records, counts, dead instances, messages of rooms that nobody took.
-Give up jobs that are blocked on a version for too long.
+Give up jobs that are blocked on a version for too long, and end those that expired and that nobody claims.
 
 The leader prunes; after five minutes without a leader, because all instances are workers only, every instance does. Each step
 is small, bounded and idempotent. It uses the store of the program's loop and not the heartbeat's: pruning may have to wait
@@ -62,6 +62,7 @@ class Pruner(ControllerPart):
         steps: list[PruneStep] = [
             lambda: store.jobs.prune(kept_since, MAX_BATCH),
             lambda: store.schedules.prune_fires(kept_since, MAX_BATCH),
+            lambda: store.jobs.expire(MAX_BATCH),
             lambda: store.jobs.expire_blocked("version:", awaited_since, MAX_BATCH),
             lambda: store.audit.prune(acted_since, MAX_BATCH),
             lambda: store.stats.prune(

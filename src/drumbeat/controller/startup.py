@@ -26,6 +26,7 @@ from drumbeat.retry import RetryLater, SkipRetry, Snooze
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import ScheduleStore
+from drumbeat.tasks.options import Options
 from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 from drumbeat.user_code import call_with_timeout, is_own_cancellation
 
@@ -126,9 +127,10 @@ class StartupRunner:
                 if self._is_stopped:
                     return False
                 failures += 1
-                if isinstance(error, SkipRetry | ConfigError) or failures > task.options.retries:
+                if _is_final(error, task.options) or failures > task.options.resolve_retries(self.settings):
                     raise StartFailed(call.name, _describe_error(error)) from error
-                delay_us = error.delay_us if isinstance(error, RetryLater) else task.options.backoff.delay_us(failures)
+                backoff = task.options.resolve_backoff(self.settings)
+                delay_us = error.delay_us if isinstance(error, RetryLater) else backoff.delay_us(failures)
                 facts = {
                     "task": task.name,
                     "attempt": failures,
@@ -154,6 +156,12 @@ class StartupRunner:
         finally:
             CURRENT_SIGNAL.reset(token)
             self._signal = None
+
+
+def _is_final(error: BaseException, options: Options) -> bool:
+    if isinstance(error, SkipRetry | ConfigError):
+        return True
+    return not isinstance(error, RetryLater) and not options.retry_filter.accepts(error)
 
 
 def _describe_error(error: BaseException) -> str:

@@ -47,6 +47,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     crash_limit: int
     on_dead: str | None
     trace: str | None = None
+    expires_at: int | None = None
 
     @property
     def attempt(self) -> int:
@@ -64,7 +65,8 @@ class Outcome(ResultFields, frozen=True, kw_only=True):
     delay: int = 0
     blocked_on: str | None = None
     follow_up: NewJob | None = None
-    """The on_dead job, stored in the same step if this outcome makes the job dead (DEAD, or CRASHED at the limit)."""
+    """Stored in the same step: the on_success job of SUCCEEDED; the on_dead job if this outcome makes the job dead (DEAD, or
+    CRASHED at the limit)."""
 
 
 class WriteStatus(StrEnum):
@@ -133,3 +135,5 @@ class CompletedJob(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     result: str | None
     result_error: str | None
+    follow_up: NewJob | None = None
+    """The on_success job, stored in that transaction as well."""

@@ -1,5 +1,4 @@
-"""Dead letters: groups of them, and the on_dead job that follows when a job becomes dead (by a worker, a crash, an expired
-block)."""
+"""Groups of dead letters. What is stored when a job becomes one: `follow_up.py`."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,18 +6,7 @@ from typing import Annotated
 import msgspec
 
 from drumbeat.core.field_doc import doc
-from drumbeat.core.job import Failure, Job, NewJob
-from drumbeat.ids import JobId, new_job_id
-
-SIGNATURE = "on_dead"
-_encoder = msgspec.json.Encoder()
-
-
-class DeadLetterPayload(msgspec.Struct, frozen=True):
-    """The arguments of an on_dead task."""
-
-    job: Job
-    error: Failure
+from drumbeat.ids import JobId
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,22 +19,3 @@ class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime
     sample: Annotated[JobId, doc("The one that died last.")]
     message: Annotated[str, doc("Of its error.")]
-
-
-def make_follow_up(job: Job, error: Failure) -> NewJob | None:
-    """The on_dead job of a dead job; None where it has no on_dead.
-
-    It goes into the queue of the dead job, whose workers know the task and so its on_dead as well, and into its trace.
-    """
-    if job.on_dead is None:
-        return None
-    return NewJob(
-        id=new_job_id(),
-        task=job.on_dead,
-        queue=job.queue,
-        args=_encoder.encode(DeadLetterPayload(job, error)).decode(),
-        signature=SIGNATURE,
-        priority=job.priority,
-        tenant=job.tenant,
-        trace=job.trace,
-    )

@@ -35,6 +35,10 @@ class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
     run_at: int | None = None
     """When it is due; None: `delay` microseconds after the store's now."""
     delay: int = 0
+    expires_at: int | None = None
+    """Its first attempt must start before; None: `expires` microseconds after it is due."""
+    expires: int | None = None
+    """None, if expires_at is None too: it never expires."""
 
 
 class AddResult(msgspec.Struct, frozen=True):
@@ -71,6 +75,7 @@ class OutcomeKind(StrEnum):
     SNOOZED = "snoozed"  # not charged; pending again after `delay`
     RELEASED = "released"  # not charged; pending again at once; had started if started_at is set
     BLOCKED = "blocked"  # not charged; pending again with blocked_on
+    EXPIRED = "expired"  # it was claimed too late, and did not start
     CRASHED = "crashed"  # its own process died under it: charged to crashes, dead at crash_limit
 
 

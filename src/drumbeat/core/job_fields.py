@@ -28,6 +28,7 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     DEAD = "dead"  # out of retries: a dead letter, until a person replays or discards it
     CANCELLED = "cancelled"
+    EXPIRED = "expired"  # it did not start in time
 
 
 class Unique(StrEnum):
@@ -84,6 +85,7 @@ class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], 
     error: Error | None = None
     replays: Annotated[int, doc("0, and one more for each replay.")] = 0
     schedule: Annotated[str | None, doc("The schedule whose fire it is; None: it was enqueued.")] = None
+    expires_at: Annotated[Time | None, doc("It ends as expired if its first attempt has not started by then.")] = None
 
 
 GIVEN_FIELDS: tuple[str, ...] = GivenFields.__struct_fields__

@@ -61,12 +61,13 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: int = 0
     dead: Annotated[int, doc("Dead letters, and discarded ones that are not pruned yet.")] = 0
     cancelled: int = 0
+    expired: Annotated[int, doc("They did not start in time.")] = 0
     capped: Annotated[bool, doc("The count stopped early: there may be more.")] = False
 
     @property
     def total(self) -> int:
         known = self.ready + self.scheduled + self.retrying + self.waiting + self.running
-        return known + self.succeeded + self.dead + self.cancelled
+        return known + self.succeeded + self.dead + self.cancelled + self.expired
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,3 +90,4 @@ class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: Annotated[int, doc("In history; older jobs are pruned.")] = 0
     dead: int = 0
     cancelled: int = 0
+    expired: int = 0

@@ -77,6 +77,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = Origin.STORE
     app: str = ""
     version: str = ""
+    expires: int | None = None
+    """Microseconds after its fire time by which a job must have started; None: no limit."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

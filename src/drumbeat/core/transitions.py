@@ -1,6 +1,7 @@
 """What becomes of a job: the rules of its state machine. Pure.
 
-    pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | dead | pending
+    pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | expired | dead | pending
+    pending --cancel--> cancelled      pending --sweep--> expired
 
 The SQL engines load a job, decide here, and write the `Transition` while the claim still stands. Redis decides inside its
 scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`). The test
@@ -13,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields, Unique
 from drumbeat.ids import JobId
@@ -71,7 +72,13 @@ class Transition(ResultFields, frozen=True, kw_only=True):
     blocked_on: str | None = None
     blocked_since: int | None = None
     follow_up: NewJob | None = None
-    """The on_dead job, to be stored in the same step; only of a job that is dead."""
+    """The on_dead or on_success job, to be stored in the same step; only of a job that is dead or has succeeded."""
+
+
+def has_expired(job: ClaimedJob, now: int) -> bool:
+    """Whether a claimed job must not start any more. Only the first attempt expires: a job that has failed or crashed before,
+    or that a person replays, is wanted. A snooze, a drain or a block is no attempt."""
+    return job.expires_at is not None and job.expires_at <= now and not (job.failures or job.crashes or job.replays)
 
 
 def is_fatal(job: ClaimedJob | HeldJob, kind: OutcomeKind) -> bool:
@@ -87,6 +94,8 @@ def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
         return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
     if is_fatal(job, kind):
         return _finish(job, outcome, now, JobState.DEAD, kind, crashes=crashes)
+    if kind is OutcomeKind.EXPIRED:
+        return _finish(job, outcome, now, JobState.EXPIRED, kind)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
     return _requeue(job, outcome, now, crashes)
@@ -140,7 +149,7 @@ def add_follow_ups(
     decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
 ) -> list[tuple[J, Transition]]:
     """The transitions with the on_dead jobs of `records`: those that `find_on_dead_jobs` named."""
-    follow_ups = {job.id: make_follow_up(job, error) for job in records}
+    follow_ups = {job.id: make_on_dead_job(job, error) for job in records}
     return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
@@ -251,7 +260,7 @@ def _finish(
         error=None if succeeded else outcome.error,
         result=outcome.result if succeeded else None,
         result_error=outcome.result_error if succeeded else None,
-        follow_up=outcome.follow_up if state is JobState.DEAD else None,
+        follow_up=outcome.follow_up if state in (JobState.SUCCEEDED, JobState.DEAD) else None,
     )
 
 

@@ -22,7 +22,7 @@ from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_name, check_option_names, short_repr
 from drumbeat.protocols import Enqueuer
-from drumbeat.retry import Backoff, Snooze
+from drumbeat.retry import Backoff, Delays, Snooze
 from drumbeat.sinks.circuit_breaker import CircuitBreaker
 from drumbeat.sinks.sink import Message, Outlet, Sink, SinkUnavailable
 from drumbeat.tasks import Call, Task, TaskOptions
@@ -38,8 +38,9 @@ class ForwardOptions(TypedDict, total=False):
 
     queue: str
     retries: int
-    backoff: Backoff
+    backoff: Backoff | Delays
     timeout: Duration | None
+    expires: Duration | None
     priority: int
     on_crash: Literal["retry", "dead"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.job import Failure, JobState, NewJob
 from drumbeat.core.transitions import HeldJob, Transition, expired_block_failure
 from drumbeat.core.uniqueness import UniqueKeys, unique_after_return
@@ -62,6 +62,6 @@ def expired_rows(jobs: Iterable[StoredJobRow], now: int) -> tuple[list[Row], lis
     for job in jobs:
         error = expired_block_failure(job.blocked_on or "", job.blocked_since or now, now)
         dead.append((job.id, None, None, now, job.failures, job.crashes, as_json(error)))
-        if (follow_up := make_follow_up(job.to_record(), error)) is not None:
+        if (follow_up := make_on_dead_job(job.to_record(), error)) is not None:
             follow_ups.append(follow_up)
     return dead, follow_ups

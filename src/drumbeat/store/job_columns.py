@@ -34,7 +34,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "unique": ("unique",),
     "given": GIVEN_FIELDS,
     "new": NEW,
-    "inserted": (*GIVEN_FIELDS, "created_at", "due_at", "run_at"),
+    "inserted": (*GIVEN_FIELDS, "created_at", "due_at", "run_at", "expires_at"),
     "held": HeldJob.__struct_fields__,
     "claimed": ClaimedJob.__struct_fields__,
     "stored": STORED,

@@ -160,7 +160,7 @@ def _small_live_set(filter: JobFilter) -> str | None:
 
 def _small_ended_set(filter: JobFilter) -> str | None:
     # Succeeded jobs have no error.
-    is_unsucceeded = filter.state in (JobState.CANCELLED, JobState.DEAD) or (
+    is_unsucceeded = filter.state in (JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD) or (
         filter.error is not None and filter.state is None
     )
     return "small_unsucceeded" if is_unsucceeded and filter.key is None else None

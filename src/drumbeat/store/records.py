@@ -106,8 +106,8 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
         """The attempt that ended this job; None if it ended without one."""
         if self.outcome is None or self.finished_at is None:
             return None
-        if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
-            return None  # it was cancelled between claim and start
+        if self.outcome in (OutcomeKind.CANCELLED, OutcomeKind.EXPIRED) and self.started_at is None:
+            return None  # it was cancelled between claim and start, or claimed too late
         facts = {name: getattr(self, name) for name in AttemptRow.__struct_fields__}
         return AttemptRow(**facts).to_record()
 
@@ -173,7 +173,7 @@ SCHEDULES = RecordKind("schedule", StoredScheduleRow, id="name", repair=repair_s
 
 RECORD_KINDS: dict[str, RecordKind[Any]] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
-    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
+    "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "expired", "dead")),
     "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
     "schedules": SCHEDULES,
     "instances": INSTANCES,

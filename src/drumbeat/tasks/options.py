@@ -5,7 +5,7 @@ Everything is checked at the decorator or at `using`, so that an error shows whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypedDict
@@ -13,13 +13,22 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from drumbeat import names
-from drumbeat.core.job import NewJob, Unique
+from drumbeat.core.job import Job, NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
-from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.names import ErrorClass, short_repr
-from drumbeat.retry import Backoff
+from drumbeat.retry import (
+    RETRY_ALL,
+    Backoff,
+    Delays,
+    ExceptionTypes,
+    RetryFilter,
+    parse_backoff,
+    parse_retry_filter,
+)
+from drumbeat.setting_parsers import MAX_RETRIES
+from drumbeat.settings import Settings
 
-MAX_RETRIES = 1_000_000
 MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
@@ -35,12 +44,17 @@ class TaskOptions(TypedDict, total=False):
     name: str
     queue: str
     retries: int
-    backoff: Backoff
+    backoff: Backoff | Delays
+    retry_on: ExceptionTypes
+    no_retry_on: ExceptionTypes
     timeout: Duration | None
+    expires: Duration | None
     priority: int
     pool: Literal["thread", "process"] | None
     on_crash: Literal["retry", "dead"]
     transactional: bool
+    on_dead: Callable[[Job, JobError], object]
+    on_success: Callable[[Job, Any], object]
 
 
 class JobOptions(TypedDict, total=False):
@@ -54,6 +68,7 @@ class JobOptions(TypedDict, total=False):
     unique: bool | Literal["pending"] | None
     retries: int | None
     timeout: Duration | None
+    expires: Duration | datetime | None
 
 
 class EnqueueOptions(JobOptions, total=False):
@@ -69,17 +84,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     """The queue of its jobs, unless `using(queue=)` names another."""
 
-    retries: int = 3
-    """How often a failed job is retried: 2 means at most 3 charged attempts."""
+    retries: int | None = None
+    """How often a failed job is retried: 2 means at most 3 charged attempts. None: as the setting `retries` says."""
 
-    backoff: Backoff = Backoff()
-    """The delays before retries.
+    backoff: Backoff | None = None
+    """The delays before retries. None: as the setting `backoff` says."""
 
-    Default: full jitter, base 1 second, cap 30 seconds.
-    """
+    retry_filter: RetryFilter = RETRY_ALL
+    """Which exceptions are retried: `retry_on` and `no_retry_on`. Default: all."""
 
     timeout_us: int | None = None
     """How long one attempt may run, in microseconds. None: no limit."""
+
+    expires_us: int | None = None
+    """How long after it is due a job may start; if it has not by then, it ends as expired. None: no limit."""
 
     priority: int = 5
     """0 first, 9 last, within a queue."""
@@ -99,13 +117,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     transactional: bool = False
     """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions."""
 
+    def resolve_retries(self, settings: Settings) -> int:
+        return settings.retries if self.retries is None else self.retries
+
+    def resolve_backoff(self, settings: Settings) -> Backoff:
+        return settings.backoff if self.backoff is None else self.backoff
+
 
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
-    """Check the options of a decorator, except `name`."""
+    """Check the options of a decorator, except `name`, `on_dead` and `on_success`."""
     names.check_option_names("a task", options, TaskOptions.__annotations__)
-    backoff = options.get("backoff", Backoff())
-    if not isinstance(backoff, Backoff):
-        raise ConfigError(f"backoff must be a Backoff, not {short_repr(backoff)}", "backoff")
     on_crash = options.get("on_crash", "retry")
     if on_crash not in ("retry", "dead"):
         raise ConfigError(f"on_crash must be 'retry' or 'dead', not {short_repr(on_crash)}", "on_crash")
@@ -116,9 +137,11 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         raise ConfigError("transactional and batch exclude each other: current_job() is for one job", "transactional")
     return Options(
         queue=names.check_name("queue", options.get("queue", "default"), ConfigError),
-        retries=check_retries(options.get("retries", 3), ConfigError),
-        backoff=backoff,
+        retries=check_retries(options["retries"], ConfigError) if "retries" in options else None,
+        backoff=parse_backoff(options["backoff"]) if "backoff" in options else None,
+        retry_filter=parse_retry_filter(options.get("retry_on"), options.get("no_retry_on")),
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
+        expires_us=_check_length("expires", options.get("expires"), ConfigError),
         priority=names.check_priority(options.get("priority", 5), ConfigError),
         pool=_parse_pool(options.get("pool"), is_async),
         batch=None if batch is None else names.check_number("batch", batch, 1, MAX_BATCH, ConfigError),
@@ -142,12 +165,26 @@ def check_retries(value: object, error: ErrorClass) -> int:
 
 
 def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
+    return _check_length("timeout", value, error)
+
+
+def _check_length(name: str, value: Duration | None, error: ErrorClass) -> int | None:
     if value is None:
         return None
-    length_us = microseconds(value, name="timeout", error=error)
+    length_us = microseconds(value, name=name, error=error)
     if length_us == 0:
-        raise error("timeout must be more than 0; leave it out for no limit", "timeout")
+        raise error(f"{name} must be more than 0; leave it out for no limit", name)
     return length_us
+
+
+def _parse_expiry(value: Duration | datetime | None, run_at: int | None) -> tuple[int | None, int | None]:
+    """expires_us and expires_at of EnqueueOverrides."""
+    if not isinstance(value, datetime):
+        return _check_length("expires", value, InvalidArguments), None
+    expires_at = to_us(value, name="expires")
+    if run_at is not None and expires_at <= run_at:
+        raise InvalidArguments("expires must be later than at: such a job could never start", "expires")
+    return None, expires_at
 
 
 class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +198,8 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     unique: Unique = Unique.NO
     retries: int | None = None
     timeout_us: int | None = None
+    expires_us: int | None = None
+    expires_at: int | None = None
     conn: Any = None
     """The caller's own connection, in whose transaction the job is stored."""
     notify: bool = True
@@ -179,15 +218,19 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     if unique is not Unique.NO and "key" not in given:
         raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
+    run_at = to_us(given["at"]) if "at" in given else None
+    expires_us, expires_at = _parse_expiry(given.get("expires"), run_at)
     return EnqueueOverrides(
         queue=names.check_name("queue", given["queue"]) if "queue" in given else None,
         priority=names.check_priority(given["priority"]) if "priority" in given else None,
-        run_at=to_us(given["at"]) if "at" in given else None,
+        run_at=run_at,
         delay_us=microseconds(given["delay"], name="delay", error=InvalidArguments) if "delay" in given else 0,
         key=names.check_key(given["key"]) if "key" in given else None,
         unique=unique,
         retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
         timeout_us=check_timeout(given.get("timeout"), InvalidArguments),
+        expires_us=expires_us,
+        expires_at=expires_at,
         conn=given.get("conn"),
         notify=notify,
     )

@@ -144,6 +144,7 @@ def complete_definition(
         signature=task.signature.hash,
         crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
         on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
+        expires=task.options.expires_us,
         app=settings.name,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.core.job import Job, NewJob
@@ -16,9 +16,10 @@ from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.foreign_words import METHODS
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
+from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 
-from .dead_letter import DeadLetterSignature
+from .follow_up import DeadLetterSignature, SuccessSignature
 from .loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from .options import EnqueueOptions, EnqueueOverrides, Options, parse_enqueue_options
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
@@ -29,6 +30,10 @@ R = TypeVar("R")
 Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
 """Converts stored arguments of an older signature to the current one; the second argument is the older signature's hash."""
 OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
+Returned = TypeVar("Returned")
+FollowUp = Literal["on_dead", "on_success"]
+FOLLOW_UPS: dict[FollowUp, tuple[str, str]] = {"on_dead": ("job", "error"), "on_success": ("job", "result")}
+"""The parameters of their functions."""
 Upgrader = TypeVar("Upgrader", bound=Upgrade)
 
 
@@ -68,6 +73,7 @@ class Task(RegisteredFunction[P, R]):
         self.signature: ArgumentCodec = Signature.of(function) if signature is None else signature
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
+        self.on_success_task: Task[..., Any] | None = None
         self._on_dead: str | None = None
         self._hash: str | None = None
 
@@ -108,17 +114,32 @@ class Task(RegisteredFunction[P, R]):
 
     def on_dead(self, function: OnDead) -> OnDead:
         """Decorator: the transaction that makes a job of this task dead also enqueues a call `function(job, error)`."""
-        _check_parameters(function, ("job", "error"))
+        task = self.on_dead_task = self._register_follow_up("on_dead", function, DeadLetterSignature())
+        self._on_dead = task.name
+        return function
+
+    def on_success(self, function: Callable[[Job, R], Returned]) -> Callable[[Job, R], Returned]:
+        """Decorator: the transaction in which a job of this task succeeds also enqueues a call `function(job, result)`.
+
+        So it does for `complete()` in a transaction of the handler's own. It is the worker's: jobs that wait have it too.
+        `result` is None where the result could not be kept; `job.result_error` says why.
+        """
+        signature = SuccessSignature(lambda: self.returns)
+        self.on_success_task = self._register_follow_up("on_success", function, signature)
+        return function
+
+    def _register_follow_up(
+        self, kind: FollowUp, function: Callable[..., Any], signature: ArgumentCodec
+    ) -> Task[..., Any]:
+        check_follow_up(kind, function)
         options = Options(
             queue=self.options.queue,
             priority=self.options.priority,
             pool="loop" if inspect.iscoroutinefunction(function) else "thread",
         )
-        name = f"{self.name}.on_dead"
-        task: Task[[Job, JobError], Any] = Task(self._enqueuer, function, name, options, DeadLetterSignature())
+        task: Task[..., Any] = Task(self._enqueuer, function, f"{self.name}.{kind}", options, signature)
         self._enqueuer.register(task)
-        self.on_dead_task, self._on_dead = task, name
-        return function
+        return task
 
     def upgrade(self, function: Upgrader) -> Upgrader:
         """Decorator: `function(arguments, signature)` converts arguments that an older version stored to the current ones.
@@ -164,6 +185,8 @@ class Task(RegisteredFunction[P, R]):
             timeout=overrides.timeout_us,
             crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
             on_dead=self._on_dead,
+            expires_at=overrides.expires_at,
+            expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
         )
 
     def _check_queue(self, queue: str) -> str:
@@ -238,10 +261,18 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
-def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> None:
+def check_follow_up(kind: FollowUp, function: object) -> None:
+    """Refuse what cannot be an on_dead or on_success function."""
+    parameters = FOLLOW_UPS[kind]
+    if not callable(function) or isinstance(function, type | Task):
+        raise ConfigError(f"{kind} must be a function ({', '.join(parameters)}), not {short_repr(function)}", kind)
+    _check_parameters(function, parameters, kind)
+
+
+def _check_parameters(function: Callable[..., Any], names: tuple[str, ...], option: str | None = None) -> None:
     try:
         inspect.signature(function).bind(*names)
     except TypeError as error:
         raise ConfigError(
-            f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}"
+            f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}", option
         ) from error

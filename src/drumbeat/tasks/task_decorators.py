@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overloa
 from .batch import BatchDecorator, BatchTask
 from .options import TaskOptions, parse_task_options
 from .registered_function import AsyncCallable, check_function
-from .task import AsyncTask, SyncTask, Task, TaskDecorator
+from .task import FOLLOW_UPS, AsyncTask, SyncTask, Task, TaskDecorator, check_follow_up
 
 if TYPE_CHECKING:
     from drumbeat.internals import AppInternals
@@ -49,5 +49,12 @@ class TaskDecorators:
         parsed = parse_task_options(options, batch=batch, is_async=is_async)
         kind: type[Task[..., Any]] = BatchTask if batch is not None else AsyncTask if is_async else SyncTask
         task = kind(self._internals.client, function, name, parsed)
+        for follow_up in FOLLOW_UPS:
+            if follow_up in options:
+                check_follow_up(follow_up, options[follow_up])
         self._internals.registry.add(task)
+        if "on_dead" in options:
+            task.on_dead(options["on_dead"])
+        if "on_success" in options:
+            task.on_success(options["on_success"])
         return task

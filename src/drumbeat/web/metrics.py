@@ -18,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OUTCOMES = ("succeeded", "failed", "dead", "cancelled", "crashed")
 QUEUED = ("ready", "scheduled", "running", "waiting")
-STATES = ("ready", "scheduled", "retrying", "waiting", "running", "succeeded", "dead", "cancelled")
+STATES = ("ready", "scheduled", "retrying", "waiting", "running", "succeeded", "dead", "cancelled", "expired")
 
 _LE = [*(repr(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -4,6 +4,7 @@ from typing import Any
 
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
+from drumbeat.retry import RetryFilter
 from drumbeat.tasks import Call
 from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, from_exception, from_value
 from drumbeat.worker.task_spec import Arguments
@@ -29,7 +30,9 @@ def build_calls(jobs: list[ClaimedJob], arguments: list[Arguments]) -> list[Call
     ]
 
 
-def split_results(task: str, calls: int, answers: Any, payload_limit: int) -> list[HandlerResult]:
+def split_results(
+    task: str, calls: int, answers: Any, payload_limit: int, retry_filter: RetryFilter
+) -> list[HandlerResult]:
     """None: all succeeded. A list: for each call its result, or the exception (also Snooze, RetryLater) that ended it."""
     if answers is None:
         return [RETURNED_NOTHING] * calls
@@ -38,8 +41,10 @@ def split_results(task: str, calls: int, answers: Any, payload_limit: int) -> li
         error = WrongBatchResult(
             f"batch task {task!r} was given {calls} calls and must return None or a list of {calls}, not {shape}"
         )
-        return [from_exception(error)] * calls
+        return [from_exception(error, None, retry_filter)] * calls
     return [
-        from_exception(answer) if isinstance(answer, BaseException) else from_value(answer, payload_limit)
+        from_exception(answer, None, retry_filter)
+        if isinstance(answer, BaseException)
+        else from_value(answer, payload_limit)
         for answer in answers
     ]

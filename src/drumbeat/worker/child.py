@@ -44,7 +44,7 @@ from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.reporter import encode_progress
 from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value
 from drumbeat.worker.stuck_handlers import StuckHandlers
-from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs
+from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs, on_success_tasks
 from drumbeat.worker.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
@@ -173,12 +173,18 @@ class ChildServer:
     """Runs jobs from the inbox, one after another."""
 
     def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
-        self._task_specs = build_task_specs(app.registry)
+        self._task_specs = build_task_specs(app.registry, settings)
         self._lifespans = app.lifespans
         self._settings = settings
         self._link = link
         transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
-        link.completer = JobCompleter(transactional, lambda: link.instance, payload_limit=settings.payload_limit)
+        link.completer = JobCompleter(
+            transactional,
+            lambda: link.instance,
+            payload_limit=settings.payload_limit,
+            now=app.clock.now_us,
+            on_success=on_success_tasks(self._task_specs),
+        )
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._stopping = asyncio.Event()
@@ -265,10 +271,10 @@ class ChildServer:
         try:
             value = self._call(spec, call, context)
             if spec.batch:
-                return split_results(spec.name, 1, value, self._settings.payload_limit)[0]
+                return split_results(spec.name, 1, value, self._settings.payload_limit, spec.retry_filter)[0]
             return from_value(value, self._settings.payload_limit)
         except BaseException as error:  # the handler's own, including SystemExit
-            return from_exception(error, running.aborted.reason)
+            return from_exception(error, running.aborted.reason, spec.retry_filter)
 
     def _call(self, spec: TaskSpec, call: Callable[[], Any], context: Context) -> Any:
         if spec.pool == "process":

@@ -50,7 +50,7 @@ class WorkerCore:
         self.clock = app.clock
         self.events = app.events
         self.journal = journal
-        self.task_specs = build_task_specs(app.registry, in_process=in_process)
+        self.task_specs = build_task_specs(app.registry, settings, in_process=in_process)
         self.identity = Identity()
         self.lease = InstanceLease(settings.dead_after, app.clock)
         self.store_clock = StoreClock(app.clock.now_us)

@@ -5,7 +5,7 @@ committed; for the others the worker asks the store when the handler has ended (
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +15,7 @@ from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional
+from drumbeat.worker.result import RanJob, success_follow_up
 
 
 class JobCompleter:
@@ -26,11 +27,16 @@ class JobCompleter:
         identity: Callable[[], InstanceId],
         *,
         payload_limit: int,
+        now: Callable[[], int],
+        on_success: Mapping[str, str],
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
         self._identity = identity
         self._payload_limit = payload_limit
+        self._now = now
+        self._on_success = on_success
+        """The on_success tasks by the names of their tasks."""
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 
@@ -60,12 +66,17 @@ class JobCompleter:
             except Unstorable as error:
                 reason = error.reason
         job.completion = Completion.UNCONFIRMED
+        follow_up, instance = None, self._identity()
+        if (on_success := self._on_success.get(job.task)) is not None:
+            ran = RanJob(job.claimed, instance, job.started_us, self._now())
+            follow_up = success_follow_up(ran, on_success, encoded, reason)
         return CompletedJob(
-            instance=self._identity(),
+            instance=instance,
             claim=ClaimRef(job.id, job.token),
             started_at=job.started_us,
             result=encoded,
             result_error=reason,
+            follow_up=follow_up,
         )
 
     def _translate_lost_claim(self, job: RunningJob, lost: ClaimLost) -> BaseException:

@@ -28,7 +28,7 @@ from drumbeat.worker.runner import JobRunner
 from drumbeat.worker.slots import Slots
 from drumbeat.worker.stats_recorder import StatsRecorder, StatsWriter
 from drumbeat.worker.store_loop import StoreLoop
-from drumbeat.worker.task_spec import find_resting_queues
+from drumbeat.worker.task_spec import find_resting_queues, on_success_tasks
 from drumbeat.worker.thread_pool import ThreadPool
 from drumbeat.worker.watch import LoopWatch
 
@@ -61,6 +61,8 @@ class WorkerParts:
             store.transactional,
             core.identity,
             payload_limit=settings.payload_limit,
+            now=core.store_now,
+            on_success=on_success_tasks(core.task_specs),
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)

@@ -137,6 +137,9 @@ class OutcomeReporter:
         self._events.emit(ResultRefused(instance=instance, id=outcome.id, token=outcome.token, task=task))
 
     def _handle_unsuccessful(self, instance: InstanceId, job: ClaimedJob, outcome: Outcome) -> None:
+        if outcome.kind is OutcomeKind.EXPIRED:  # no run: the store counts such jobs
+            self._emit_finished(instance, job, outcome, JobState.EXPIRED)
+            return
         dead = is_fatal(job, outcome.kind)
         self._recorder.count(job, outcome, to_counter(outcome.kind, dead))
         if outcome.kind in _CHARGED or dead:

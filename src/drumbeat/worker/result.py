@@ -8,21 +8,21 @@ import traceback
 from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from drumbeat.codec import Unstorable, encode_result, make_storable
 from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job, make_on_success_job
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_length, from_us
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
-from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
+from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
@@ -34,7 +34,7 @@ _SHARED_FIELDS = tuple(name for name in ClaimedJob.__struct_fields__ if name in 
 class ResultKind(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"  # any exception of the task's own: charged
-    SKIP_RETRY = "skip retry"
+    SKIP_RETRY = "skip retry"  # the signal, or an exception that the task does not retry
     RETRY_LATER = "retry later"
     SNOOZED = "snoozed"
     ABORTED = "aborted"  # `reason`: cancelled, timed out, draining, lease lost
@@ -68,6 +68,8 @@ class RetryPolicy(Protocol):
 
     retries: int
     backoff: Backoff
+    retry_filter: RetryFilter
+    on_success: str | None
 
 
 def from_value(value: Any, payload_limit: int) -> HandlerResult:
@@ -141,11 +143,14 @@ def _chain_length(error: BaseException) -> int:
     return length
 
 
-def from_exception(error: BaseException, aborted: AbortReason | None = None) -> HandlerResult:
+def from_exception(
+    error: BaseException, aborted: AbortReason | None = None, retry_filter: RetryFilter = RETRY_ALL
+) -> HandlerResult:
     """The handler raised this; `aborted`: the reason why its run was aborted, if it was. Never raises."""
     try:
         return _from_signal(_unwrap_group(error), aborted) or HandlerResult(
-            kind=ResultKind.RAISED, error=describe_failure(error)
+            kind=ResultKind.RAISED if retry_filter.accepts(error) else ResultKind.SKIP_RETRY,
+            error=describe_failure(error),
         )
     except BaseException:  # a signal that was never initialised, a class that lies about itself
         return HandlerResult(kind=ResultKind.RAISED, error=describe_failure(error))
@@ -203,14 +208,19 @@ def to_outcome(
             kind, delay = OutcomeKind.DEAD, 0
         case ResultKind.RAISED | ResultKind.RETRY_LATER | ResultKind.ABORTED:
             kind, delay = _retry_or_die(job, policy, result)
-    has_follow_up = job.on_dead and is_fatal(job, kind)
+    follow_up: NewJob | None = None
+    if kind is OutcomeKind.SUCCEEDED and policy.on_success is not None:
+        ran = RanJob(job, instance, started_at, finished_at)
+        follow_up = success_follow_up(ran, policy.on_success, result.result, result.result_error)
+    elif job.on_dead and is_fatal(job, kind):
+        follow_up = _dead_follow_up(RanJob(job, instance, started_at, finished_at), kind, result)
     return Outcome(
         id=job.id,
         token=job.token,
         kind=kind,
         started_at=started_at,
         finished_at=finished_at,
-        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,
+        follow_up=follow_up,
         result=result.result,
         result_error=result.result_error,
         error=result.error,
@@ -230,35 +240,56 @@ def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:
         token=job.token,
         kind=OutcomeKind.DEAD,
         error=result.error,
-        follow_up=_follow_up(job, OutcomeKind.DEAD, result, instance, job.token, job.token) if can_follow else None,
+        follow_up=_dead_follow_up(RanJob(job, instance, job.token, job.token), OutcomeKind.DEAD, result)
+        if can_follow
+        else None,
     )
 
 
 def _retry_or_die(job: ClaimedJob, policy: RetryPolicy, result: HandlerResult) -> tuple[OutcomeKind, int]:
     """A failed attempt: a retry, or a dead letter."""
     retries = policy.retries if job.retries is None else job.retries
-    if job.failures >= retries:
+    is_timeout = result.reason is AbortReason.TIMED_OUT
+    if job.failures >= retries or (is_timeout and not policy.retry_filter.accepts_timeout()):
         return OutcomeKind.DEAD, 0
     if result.kind is ResultKind.RETRY_LATER:
         return OutcomeKind.RETRY, result.delay
     return OutcomeKind.RETRY, policy.backoff.delay_us(job.failures + 1, random.random)
 
 
-def _follow_up(
-    job: ClaimedJob, kind: OutcomeKind, result: HandlerResult, instance: InstanceId, started_at: int, finished_at: int
-) -> NewJob | None:
+class RanJob(NamedTuple):
+    """A job whose last run has ended, for the record that its follow-up gets."""
+
+    job: ClaimedJob
+    instance: InstanceId
+    started_at: int
+    finished_at: int
+
+    def to_record(self, **changes: Any) -> Job:
+        job = self.job
+        fields: dict[str, Any] = {name: getattr(job, name) for name in _SHARED_FIELDS}
+        fields |= {name: from_us(fields[name]) for name in ("created_at", "due_at", "run_at")}
+        fields |= {
+            "started_at": from_us(self.started_at),
+            "finished_at": from_us(self.finished_at),
+            "instance": self.instance,
+            "timeout": None if job.timeout is None else job.timeout / 1e6,
+        }
+        return Job(**fields | changes)
+
+
+def success_follow_up(ran: RanJob, on_success: str, result: str | None, result_error: str | None) -> NewJob:
+    record = ran.to_record(state=JobState.SUCCEEDED, result=result, result_error=result_error)
+    return make_on_success_job(record, on_success)
+
+
+def _dead_follow_up(ran: RanJob, kind: OutcomeKind, result: HandlerResult) -> NewJob | None:
     error = result.error or Failure("Unknown", "")
     is_crash = kind is OutcomeKind.CRASHED
-    fields: dict[str, Any] = {name: getattr(job, name) for name in _SHARED_FIELDS}
-    fields |= {name: from_us(fields[name]) for name in ("created_at", "due_at", "run_at")}
-    fields |= {
-        "state": JobState.DEAD,
-        "started_at": from_us(started_at),
-        "finished_at": from_us(finished_at),
-        "instance": instance,
-        "failures": job.failures + (not is_crash),
-        "crashes": job.crashes + is_crash,
-        "timeout": None if job.timeout is None else job.timeout / 1e6,
-        "error": error,
-    }
-    return make_follow_up(Job(**fields), error)
+    record = ran.to_record(
+        state=JobState.DEAD,
+        failures=ran.job.failures + (not is_crash),
+        crashes=ran.job.crashes + is_crash,
+        error=error,
+    )
+    return make_on_dead_job(record, error)

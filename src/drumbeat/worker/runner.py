@@ -19,6 +19,7 @@ from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import OutcomeKind
+from drumbeat.core.transitions import has_expired
 from drumbeat.events import JobStarted, ThreadAbandoned
 from drumbeat.worker import result as results
 from drumbeat.worker.active_runs import HandlerRun
@@ -29,7 +30,7 @@ from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
-from drumbeat.worker.result import HandlerResult, ResultKind
+from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
 
@@ -88,7 +89,8 @@ class JobRunner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""
         spec = self._task_specs.get(job.task)
-        if spec is None or not spec.is_plain or job.crashes or self._emits_started or self._is_traced():
+        is_plain = spec is not None and spec.is_plain and not job.crashes and job.expires_at is None
+        if spec is None or not is_plain or self._emits_started or self._is_traced():
             await self.run(slot, me, [job])
             return
         try:
@@ -138,6 +140,9 @@ class JobRunner:
 
     async def run(self, slot: int, me: "asyncio.Task[Any]", group: list[ClaimedJob]) -> None:
         """Run jobs of one task in a slot whose task is `me`; each outcome is put when this returns or raises."""
+        group = self._drop_expired(group)
+        if not group:
+            return
         spec = self._task_specs.get(group[0].task)
         if spec is None:
             for job in group:
@@ -154,6 +159,17 @@ class JobRunner:
                 self._put_undecoded(job, spec, decoded)
         if ready:
             await self._run(slot, me, spec, ready, arguments)
+
+    def _drop_expired(self, group: list[ClaimedJob]) -> list[ClaimedJob]:
+        """End the jobs that must not start any more. `store_now` is never before the claim, so what had expired when it was
+        claimed is found here."""
+        if all(job.expires_at is None for job in group):
+            return group
+        now = self._store_now()
+        for job in group:
+            if has_expired(job, now):
+                self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.EXPIRED))
+        return [job for job in group if not has_expired(job, now)]
 
     def _is_traced(self) -> bool:
         """Checked ten times a second: with OpenTelemetry imported but unused, a check costs a tenth of a short job."""
@@ -225,10 +241,10 @@ class JobRunner:
             submitted = run.call = self._threads.submit(call)
             await self._threads.wait(submitted)
             if submitted.error is not None:
-                return self._from_exception(run, submitted.error)
+                return self._from_exception(run, spec, submitted.error)
             value = submitted.value
         if spec.batch:
-            return split_results(spec.name, len(run.jobs), value, self._payload_limit)
+            return split_results(spec.name, len(run.jobs), value, self._payload_limit, spec.retry_filter)
         return results.from_value(value, self._payload_limit)
 
     def abandon(self, slot: int, run: HandlerRun) -> None:
@@ -297,7 +313,7 @@ class JobRunner:
         if not issubclass(
             type(error), asyncio.CancelledError
         ):  # isinstance would read error.__class__, which may raise
-            return self._from_exception(run, error)
+            return self._from_exception(run, spec, error)
         reason = run.running.aborted.reason
         if run.is_interrupted:
             assert reason is not None
@@ -311,10 +327,10 @@ class JobRunner:
         if self.is_cancelled:
             self.abandoned_jobs.extend(run.jobs)
             raise error
-        return HandlerResult(kind=ResultKind.RAISED, error=results.describe_failure(error))
+        return results.from_exception(error, None, spec.retry_filter)
 
-    def _from_exception(self, run: HandlerRun, error: BaseException) -> HandlerResult:
-        result = results.from_exception(error, run.running.aborted.reason)
+    def _from_exception(self, run: HandlerRun, spec: TaskSpec, error: BaseException) -> HandlerResult:
+        result = results.from_exception(error, run.running.aborted.reason, spec.retry_filter)
         # One exception object may be raised repeatedly: its traceback, with all its frames, would grow each time.
         with suppress(BaseException):
             error.__traceback__ = None

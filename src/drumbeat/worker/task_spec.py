@@ -1,7 +1,7 @@
 """What a worker needs of each task to run its jobs, and what follows from arguments that it cannot decode."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from drumbeat.core.claim import ClaimedJob, Outcome, blocked_on_task, blocked_on
 from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.errors import InvalidArguments
 from drumbeat.retry import Backoff
-from drumbeat.settings import MAX_PAYLOAD_LIMIT
+from drumbeat.settings import MAX_PAYLOAD_LIMIT, Settings
 from drumbeat.tasks import Task
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
 
@@ -21,17 +21,19 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class TaskSpec:
     """A task as plain attributes, for the hot path."""
 
-    def __init__(self, task: Task[..., Any]) -> None:
+    def __init__(self, task: Task[..., Any], settings: Settings) -> None:
         self.name = task.name
         self.function: Callable[..., Any] = task.function
         self.is_async = task.is_async
         self.pool = task.options.pool
         self.batch = task.options.batch
-        self.is_plain = task.options.pool == "loop" and task.options.batch is None
-        """An async function called once per job: takes the fast path."""
-        self.retries = task.options.retries
+        self.on_success = None if task.on_success_task is None else task.on_success_task.name
+        self.is_plain = task.options.pool == "loop" and task.options.batch is None and self.on_success is None
+        """An async function called once per job, and no more: takes the fast path."""
+        self.retries = task.options.resolve_retries(settings)
         self.runs_own_code = task.runs_user_code
-        self.backoff: Backoff = task.options.backoff
+        self.backoff: Backoff = task.options.resolve_backoff(settings)
+        self.retry_filter = task.options.retry_filter
         self.timeout_us = task.options.timeout_us
         self.signature: str = task.signature.hash
         self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
@@ -67,13 +69,20 @@ class TaskSpec:
         return self.decode(self._task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT))
 
 
-def build_task_specs(tasks: Iterable[Task[..., Any]], *, in_process: bool = False) -> dict[str, TaskSpec]:
+def build_task_specs(
+    tasks: Iterable[Task[..., Any]], settings: Settings, *, in_process: bool = False
+) -> dict[str, TaskSpec]:
     """`in_process`: what would run in a child process runs in this one, as its function allows."""
-    specs = {task.name: TaskSpec(task) for task in tasks}
+    specs = {task.name: TaskSpec(task, settings) for task in tasks}
     for spec in specs.values():
         if in_process and spec.pool == "process":
             spec.pool = "loop" if spec.is_async else "thread"
     return specs
+
+
+def on_success_tasks(specs: Mapping[str, TaskSpec]) -> dict[str, str]:
+    """The names of tasks with an on_success task, and of the latter."""
+    return {name: spec.on_success for name, spec in specs.items() if spec.on_success is not None}
 
 
 def blocked_outcome(job: ClaimedJob, blocked_on: str) -> Outcome:

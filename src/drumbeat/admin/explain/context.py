@@ -81,7 +81,9 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         jobs_ahead=await store.inspect.count_ahead(job, MAX_AHEAD)
         if job.view(from_us(now)) is PendingView.READY
         else None,
-        retries=job.retries if job.retries is not None or task is None else task.options.retries,
+        retries=job.retries
+        if job.retries is not None or task is None
+        else task.options.resolve_retries(client.settings),
         error=await _read_last_error(store, job),
         schedule=None if blocking is None else await store.schedules.get(blocking),
     )

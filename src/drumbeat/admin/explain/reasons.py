@@ -310,6 +310,7 @@ def _explain_ended(context: ExplainContext) -> Reason:
     texts = {
         JobState.SUCCEEDED: f"it has ended: it succeeded{when}",
         JobState.CANCELLED: f"it has ended: it was cancelled{when}",
+        JobState.EXPIRED: f"it has expired{when}: it had to start before {_format_expiry(job.expires_at)}, and did not",
         JobState.DEAD: f"it has ended: it died{error}{when}; `drumbeat dead show {job.id}` tells more",
     }
     return Reason(
@@ -321,6 +322,10 @@ def _explain_ended(context: ExplainContext) -> Reason:
             "error": None if job.error is None else format_error(job.error),
         },
     )
+
+
+def _format_expiry(at: datetime | None) -> str:
+    return "its time" if at is None else format_utc(at)
 
 
 def _format_when(at: datetime, now: int) -> str:

@@ -27,7 +27,7 @@ SCENARIO_KEY = "play"
 """Key of all jobs of the scenario; others, of the dashboard's buttons, do not count."""
 SCENARIO_TIMEOUT = 35.0
 """Seconds after which the demo gives up."""
-ENDED = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
+ENDED = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 
 
 class JobKind(msgspec.Struct, frozen=True):

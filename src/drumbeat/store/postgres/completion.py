@@ -19,6 +19,7 @@ from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
 from drumbeat.store.postgres.rows import PostgresHeldJob, to_columns
 from drumbeat.store.sqlfile import Statements
 
+_FINISHED = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.EXPIRED)
 Decided = tuple[PostgresHeldJob, Transition]
 
 
@@ -46,7 +47,7 @@ class PostgresCompletionWriter:
 
     async def apply(self, session: Session, instance: InstanceId, decided: Sequence[Decided]) -> int | None:
         """Write transitions of jobs that run under this instance; return the earliest run_at of what is pending."""
-        finished = [finished_row(*each) for each in select_state(decided, JobState.SUCCEEDED, JobState.CANCELLED)]
+        finished = [finished_row(*each) for each in select_state(decided, *_FINISHED)]
         if finished:
             await session.execute(self._sql.move_to_history, *to_columns(finished))
         if dead := [dead_row(*each) for each in select_state(decided, JobState.DEAD)]:

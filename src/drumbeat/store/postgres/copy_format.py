@@ -43,9 +43,9 @@ _big = _integer("q")
 _BY_TYPE: dict[str, Encode] = {"text": _text, "smallint": _integer("h"), "integer": _integer("i"), "bigint": _big}
 _VARYING = ("id", "args", "key")
 _ENCODERS = {name: _BY_TYPE[COLUMN_TYPES[name]] for name in GIVEN_FIELDS if name not in _VARYING}
-_FIELD_NAMES = (*_ENCODERS, "run_at", "delay")
+_FIELD_NAMES = (*_ENCODERS, "run_at", "delay", "expires_at", "expires")
 _get_fields = attrgetter(*_FIELD_NAMES)
-COLUMNS: tuple[str, ...] = (*_VARYING, *_ENCODERS, "created_at", "due_at", "run_at")
+COLUMNS: tuple[str, ...] = (*_VARYING, *_ENCODERS, "created_at", "due_at", "run_at", "expires_at")
 _FIELD_COUNT = struct.pack(">h", len(COLUMNS))
 _ID_LENGTH = _length(16)
 
@@ -81,7 +81,11 @@ class CopyBatch:
         try:
             yield _HEADER
             shared = [list(map(write, self._columns[name])) for name, write in _ENCODERS.items()]
-            shared += [[_big(now)], *[list(map(_big, self._due_times(now)))] * 2]
+            shared += [
+                [_big(now)],
+                *[list(map(_big, self._due_times(now)))] * 2,
+                list(map(_big, self._expiry_times(now))),
+            ]
             for start in range(0, count, _ROWS_PER_CHUNK):
                 yield b"".join(chain.from_iterable(self._encode_rows(slice(start, start + _ROWS_PER_CHUNK), shared)))
             yield _TRAILER
@@ -89,14 +93,17 @@ class CopyBatch:
             raise StoreError(f"a value of one of {count} jobs cannot be stored: {error}") from error
 
     def _due_times(self, now: int) -> tuple[int, ...]:
-        run_at, delay = self._columns["run_at"], self._columns["delay"]
-        if len(run_at) == len(delay) == 1:
-            return (now + delay[0] if run_at[0] is None else run_at[0],)
-        every = len(self._jobs)
-        wide = zip(
-            run_at * every if len(run_at) == 1 else run_at, delay * every if len(delay) == 1 else delay, strict=True
-        )
-        return tuple(now + later if due is None else due for due, later in wide)
+        found = self._zip_columns(self._columns["run_at"], self._columns["delay"])
+        return tuple(now + delay if run_at is None else run_at for run_at, delay in found)
+
+    def _expiry_times(self, now: int) -> tuple[int | None, ...]:
+        found = self._zip_columns(self._columns["expires_at"], self._columns["expires"], self._due_times(now))
+        return tuple(due + expires if at is None and expires is not None else at for at, expires, due in found)
+
+    def _zip_columns(self, *columns: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+        """Their values job by job; once if all jobs share them."""
+        size = max(map(len, columns))
+        return zip(*(column * size if len(column) == 1 else column for column in columns), strict=True)
 
     def _encode_rows(self, part: slice, shared: Sequence[list[bytes]]) -> Iterator[tuple[bytes, ...]]:
         jobs = self._jobs[part]

@@ -93,7 +93,7 @@ class PostgresInserter:
         self._waiting.clear()
 
     async def add_in_transaction(self, session: Session, jobs: Sequence[NewJob]) -> list[int]:
-        """Store on_dead jobs, in the transaction that makes their jobs dead; return run_at of the new ones."""
+        """Store on_dead and on_success jobs, in the transaction that ends their jobs; return run_at of the new ones."""
         if not jobs:
             return []
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(jobs))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, OutcomeKind, ReplayResult
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, JobState, NewJob, OutcomeKind, ReplayResult
 from drumbeat.core.transitions import answer_cancel
 from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
@@ -20,7 +20,7 @@ from drumbeat.store.postgres.history import DAY_US
 from drumbeat.store.postgres.insert import load_unique_keys
 from drumbeat.store.postgres.parts import PostgresParts
 
-_CANCELLED = OutcomeKind.CANCELLED.value
+_CANCELLED, _EXPIRED = JobState.CANCELLED.value, JobState.EXPIRED.value
 
 
 class PostgresJobs:
@@ -114,6 +114,9 @@ class PostgresJobs:
                 )
         return [found[id] for id in ids]
 
+    async def expire(self, limit: int) -> int:
+        return await self._connection.transact(partial(self._expire, limit))
+
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         count, soonest = await self._connection.transact(partial(self._expire_waits, prefix, before, limit))
         self._notifier.notify(soonest)
@@ -182,12 +185,22 @@ class PostgresJobs:
         return found
 
     async def _cancel_locked(self, found: dict[JobId, str], session: Session) -> None:
-        pending = [(id, _CANCELLED, *[None] * 6) for id, state in found.items() if state != "running"]
+        pending = [id for id, state in found.items() if state != "running"]
         running = [id for id, state in found.items() if state == "running"]
-        if pending:
-            await session.execute(self._sql.move_to_history, *rows.to_columns(pending))
+        await self._end_pending(pending, _CANCELLED, session)
         if running:
             await session.execute(self._sql.request_cancel, running)
+
+    async def _end_pending(self, ids: Sequence[JobId], state: str, session: Session) -> None:
+        """Move locked jobs that do not run to history."""
+        if ids:
+            columns = rows.to_columns((id, state, *[None] * 6) for id in ids)
+            await session.execute(self._sql.move_to_history, *columns)
+
+    async def _expire(self, limit: int, session: Session) -> int:
+        ids = [row["id"] for row in await session.fetch(self._sql.lock_expired, limit)]
+        await self._end_pending(ids, _EXPIRED, session)
+        return len(ids)
 
     async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[ReplayResult], int | None]:
         found = await session.fetch(self._sql.lock_dead_letters, [id for id in ids if is_job_id(id)])
@@ -216,7 +229,7 @@ class PostgresJobs:
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:
-    """Successes only, each job once: what the hot statement can take."""
+    """Successes only, each job once, without follow-ups: what the hot statement can take."""
     count = len(outcomes)
-    kinds = [each.kind for each in outcomes]
-    return kinds.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count
+    plain = [each.kind for each in outcomes if each.follow_up is None]
+    return plain.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count

@@ -17,6 +17,8 @@ COLUMN_TYPES: dict[str, str] = dict.fromkeys(NEW, "text") | {
     "timeout": "bigint",
     "run_at": "bigint",
     "delay": "bigint",
+    "expires_at": "bigint",
+    "expires": "bigint",
 }
 """Of NewJob's fields; a text needs no line."""
 SHARED_FIELDS = ("task", "queue", "signature", "priority")
@@ -26,7 +28,8 @@ SHARED_FIELDS = ("task", "queue", "signature", "priority")
 def _new_source(expressions: dict[str, str], now: str) -> Source:
     """The values of a new live row; expressions: of NewJob's fields."""
     due = f"coalesce({expressions['run_at']}, {now} + {expressions['delay']})"
-    return Source(expressions | {"created_at": now, "due_at": due, "run_at": due})
+    expires_at = f"coalesce({expressions['expires_at']}, {due} + {expressions['expires']})"
+    return Source(expressions | {"created_at": now, "due_at": due, "run_at": due, "expires_at": expires_at})
 
 
 def _array_value(name: str) -> str:

@@ -38,6 +38,7 @@ class PostgresTransactional:
         self._address = address
         self._enqueue = in_schema(_SQL.enqueue, namespace)
         self._complete = in_schema(_SQL.complete, namespace)
+        self._complete_and_enqueue = in_schema(_SQL.complete_and_enqueue, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
@@ -54,14 +55,22 @@ class PostgresTransactional:
 
     async def complete(self, conn: Any, completed: CompletedJob) -> None:
         with self._translate_errors(completed.claim):
-            await drivers.call(conn, self._complete, _encode_completed(completed))
+            await drivers.call(conn, *self._complete_call(completed))
 
     def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
         with self._translate_errors(completed.claim):
-            drivers.call_sync(conn, self._complete, _encode_completed(completed))
+            drivers.call_sync(conn, *self._complete_call(completed))
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self._pool)
+
+    def _complete_call(self, completed: CompletedJob) -> tuple[str, str]:
+        """The statement and its text."""
+        text, follow_up = _encode_completed(completed), completed.follow_up
+        if follow_up is None:
+            return self._complete, text
+        calls = {"completed": text, "follow_up": _encode_jobs([follow_up], True)}
+        return self._complete_and_enqueue, _encode(calls).decode()
 
     async def close(self) -> None:
         await self._pool.close()
@@ -96,4 +105,5 @@ def _decode_added(answer: str) -> list[AddResult]:
 
 def _encode_completed(completed: CompletedJob) -> str:
     facts = msgspec.structs.asdict(completed) | msgspec.structs.asdict(completed.claim)
+    del facts["claim"], facts["follow_up"]
     return _encode(facts).decode()

@@ -33,9 +33,9 @@ class JobStore(Protocol):
         instance with this token. Otherwise it is DUPLICATE if history, the dead letters or an attempt has this very
         outcome of that (id, token) by the same instance, else STALE, which is counted in the instance's `refused`;
         neither changes the job. (The death of an instance is recorded as a crash: a late result of it is STALE.)
-        SUCCEEDED and CANCELLED move the job to history; DEAD, and CRASHED at crash_limit, to the dead letters together
-        with `follow_up`; other outcomes make it pending again, and wake workers, but if its cancellation was requested
-        it is CANCELLED instead. Each ended run that had started and is not the job's last is kept as an Attempt; the
+        SUCCEEDED (with `follow_up`) and CANCELLED move the job to history; DEAD, and CRASHED at crash_limit, to the dead
+        letters, with `follow_up`; other outcomes make it pending again, and wake workers, but if its cancellation was
+        requested it is CANCELLED instead. Each ended run that had started and is not the job's last is kept as an Attempt; the
         last one is in the history row itself. RELEASED and BLOCKED without started_at leave no attempt: so claims that
         never started are given back, unharmed.
 
@@ -87,6 +87,12 @@ class JobStore(Protocol):
             JobNotFound: for the first id that does not exist and cannot have been pruned.
             JobExpired: for the first id that does not exist, but is so old that its history may have been pruned.
         """
+        ...
+
+    async def expire(self, limit: int) -> int:
+        """Move pending jobs, blocked or not, whose expires_at has passed to history as EXPIRED; at most `limit`. Returns how
+        many. Only jobs that have not failed, crashed or been replayed: see `transitions.has_expired`, by which a worker
+        judges what it claims. This sweep is for what nobody claims."""
         ...
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:

@@ -82,6 +82,8 @@ class CompletionClient:
         placed: dict[tuple[int, str], list[int]] = {}
         others: list[Value] = []
         other_places: list[int] = []
+        follow_ups: list[Value] = []
+        follow_up_count = 0
         last: tuple[int, str] | None = None
         for place, each in enumerate(outcomes):
             hint = self._hints.pop(each.id, None)
@@ -98,6 +100,11 @@ class CompletionClient:
             group.append(raw)
             group.append(success_record(each, instance))
             group_places.append(place)
+            if each.follow_up is not None:
+                follow_ups += (raw, *follow_up_arguments(each.follow_up))
+                follow_up_count += 1
+        values.append(follow_up_count)
+        values += follow_ups
         values.append(len(groups))
         for key, group in groups.items():
             values += (*key, len(group) // 2)

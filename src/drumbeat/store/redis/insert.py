@@ -36,14 +36,18 @@ def job_template(job: NewJob) -> list[Value]:
     check_priority(job.priority)
     before = encode_json([job.task, job.queue, job.priority])[1:-1]
     rest: list[object] = list(_get_fields_after_key(job))
+    if job.expires_at is None and job.expires is not None:
+        rest[-1] = f"+{job.expires}"
     rest.insert(_SCHEDULE, "")
     while len(rest) > _SCHEDULE and not rest[-1]:
         rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
+    expiry = "" if job.expires_at is None and job.expires is None else str(rest[-1])
     if job.key is None:
-        return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b""]
-    return [job.queue, job.priority, when, _UNIQUE_FLAGS[job.unique.value], job.task, before + b",", b"," + after]
+        return [job.queue, job.priority, when, expiry, "-", job.task, before + b",null," + after, b""]
+    flag = _UNIQUE_FLAGS[job.unique.value]
+    return [job.queue, job.priority, when, expiry, flag, job.task, before + b",", b"," + after]
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:

@@ -94,7 +94,7 @@ class RedisInspect(RedisSearch):
         found: list[TaskStats] = []
         for name in sorted(counts.keys() | known):
             count, running_jobs = counts.get(name, {}), runs.get(name, 0)
-            ended = {state: count.get(state, 0) for state in ("succeeded", "dead", "cancelled")}
+            ended = {state: count.get(state, 0) for state in ("succeeded", "dead", "cancelled", "expired")}
             pending = count.get("live", 0) - running_jobs
             found.append(TaskStats(name=name, pending=pending, running=running_jobs, **ended))
         return found

@@ -11,7 +11,7 @@ import msgspec
 
 from drumbeat.core import instance as model
 from drumbeat.core.claim import ClaimRef
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.instance import HeartbeatReply, Instance, LeaderInfo, NewInstance
 from drumbeat.core.job import Failure
 from drumbeat.core.transitions import crash_failure
@@ -99,7 +99,7 @@ class RedisInstances:
     async def _build_follow_ups(self, ids: Sequence[bytes], error: Failure) -> dict[bytes, list[Value]]:
         found: dict[bytes, list[Value]] = {}
         for id, answer in await rows.load_jobs(self._pool, ids):
-            if (job := make_follow_up(rows.decode_job(id, answer), error)) is not None:
+            if (job := make_on_dead_job(rows.decode_job(id, answer), error)) is not None:
                 found[pack_id(id)] = insert.follow_up_arguments(job)
         return found
 

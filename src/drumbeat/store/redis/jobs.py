@@ -6,7 +6,7 @@ Each operation is one atomic script. Only `expire_blocked` reads first, because 
 from collections.abc import Sequence
 
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
 from drumbeat.ids import InstanceId, JobId, is_job_id, pack_id, unpack_id
@@ -81,6 +81,9 @@ class RedisJobs:
             found.append(rows.decode_ended(id, *answer))
         return found
 
+    async def expire(self, limit: int) -> int:
+        return int(await self._pool.run("expire_jobs", limit))
+
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         now, *ids = await self._pool.run("list_long_blocked_ids", prefix, before, limit)
         values: list[Value] = []
@@ -93,7 +96,7 @@ class RedisJobs:
             if state != b"pending" or wait.blocked_since is None:
                 continue
             error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
-            after = make_follow_up(rows.decode_job(id, answer), error)
+            after = make_on_dead_job(rows.decode_job(id, answer), error)
             values += (pack_id(id), wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
         return int(await self._pool.run("expire_blocked_jobs", *values)) if values else 0
 

@@ -28,10 +28,11 @@ every call, so no script runs on half of the keys.
     keyset:<field>       set      ids of further live jobs of the same field of `keys`
     ended:<bucket>       hash     id -> how it ended (_transitions.lua)
     history              zset     id -> finished_at (µs): ended jobs except dead letters
-    unsucceeded          zset     id -> 0: jobs of history that were cancelled or discarded, by id
+    unsucceeded          zset     id -> 0: jobs of history that were cancelled, discarded or have expired, by id
+    expiring             zset     id -> expires_at (µs): jobs that expire, also when they have ended meanwhile, until then
     dead                 zset     id -> 0: dead letters, by id
     attempts:<id>        list     JSON of the earlier attempts of a job
-    count                hash     task NUL live, succeeded, dead or cancelled -> number of jobs
+    count                hash     task NUL live, succeeded, dead, cancelled or expired -> number of jobs
     paused               hash     queue -> JSON array [at, by, reason]
     parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
     parked_requests      hash     instance -> what its last parked claim asks for

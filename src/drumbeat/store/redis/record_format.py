@@ -35,6 +35,8 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     schedule: str | None = None
     """None of no schedule, or "" where another field follows."""
     trace: str | None = None
+    expires_at: int | str | None = None
+    """A time (µs), or "+" and how long after due_at, which only the server knows when it stores the job: `resolve_expiry`."""
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +66,27 @@ class LiveState(msgspec.Struct, frozen=True):
     blocked_on: str | None = None
 
 
-parse_header = msgspec.json.Decoder(JobHeader).decode
+_decode_header = msgspec.json.Decoder(JobHeader).decode
+
+
+def parse_header(text: bytes) -> JobHeader:
+    """Raises:
+    ValueError, msgspec.DecodeError: it cannot be read.
+    """
+    header = _decode_header(text)
+    return header if header.expires_at is None else resolve_expiry(header)
+
+
+def resolve_expiry(header: JobHeader) -> JobHeader:
+    """With expires_at as a time."""
+    if isinstance(header.expires_at, str):
+        after = re.fullmatch(r"\+(\d+)", header.expires_at)
+        return msgspec.structs.replace(
+            header, expires_at=None if after is None else header.due_at + int(after.group(1))
+        )
+    return header
+
+
 parse_end_record = msgspec.json.Decoder(EndRecord).decode
 AttemptFacts = tuple[int, InstanceId | None, OutcomeKind, int | None, int, Failure | None]
 """Token, instance, outcome, started_at, finished_at and error of an attempt."""
@@ -117,7 +139,7 @@ def salvage_header(body: bytes) -> tuple[JobHeader, str, Faults]:
         faults.append(("args", explain_fault("args", rest, error)))
     if not end and not faults:
         faults.append(("body", "it has no arguments"))
-    return JobHeader(**values | names), args, faults
+    return resolve_expiry(JobHeader(**values | names)), args, faults
 
 
 def salvage_live_state(text: bytes | None, due_at: int) -> tuple[LiveState, Faults]:

@@ -207,8 +207,8 @@ def decode_attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]
     found = record_format.decode_readable("attempt", lambda each: _to_attempt(record_format.parse_attempt(each)), tries)
     if text is not None:
         end, _ = record_format.salvage_end_record(text)
-        # A job that was cancelled between claim and start had no attempt.
-        unstarted = end.outcome is OutcomeKind.CANCELLED and end.started_at is None
+        # A job that was cancelled between claim and start, or claimed too late, had no attempt.
+        unstarted = end.outcome in (OutcomeKind.CANCELLED, OutcomeKind.EXPIRED) and end.started_at is None
         if end.outcome is not None and not unstarted:
             found.append(
                 _to_attempt((end.token, end.instance, end.outcome, end.started_at, end.finished_at, end.error))

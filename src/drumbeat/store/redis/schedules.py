@@ -100,11 +100,21 @@ def _or_empty(number: int | None) -> Value:
     return "" if number is None else number
 
 
+def _expiry_fields(schedule: NewSchedule) -> list[str | None]:
+    """The last fields of JobHeader: trace, and when a job expires, if it does."""
+    return [] if schedule.expires is None else [None, f"+{schedule.expires}"]
+
+
 def _definition_arguments(schedule: NewSchedule) -> list[Value]:
     """Return the stored form of a definition (lua/_schedule.lua), with the body of its jobs complete but for the fire time."""
     head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
-    rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
+    rest = (
+        b","
+        + encode_json([*options, "", schedule.name, *_expiry_fields(schedule)])[1:]
+        + b"\n"
+        + schedule.args.encode()
+    )
     job = (schedule.task, schedule.queue, schedule.priority, head, rest)
     rule = (schedule.overlap.value, _or_empty(interval_of(schedule)), _or_empty(schedule.end))
     return [encode_json(schedule), *job, *rule, schedule.origin.value, schedule.app]

@@ -72,7 +72,7 @@ class RedisSearch:
         ready, future, retrying, waiting, running, capped, counters = await self._pool.run(
             "count_jobs", _MAX_RETRYING_SCANNED
         )
-        ended = {"succeeded": 0, "dead": 0, "cancelled": 0}
+        ended = {"succeeded": 0, "dead": 0, "cancelled": 0, "expired": 0}
         for field, number in record_format.pairs(counters):
             what = field.decode("utf-8", "replace").rpartition("\0")[2]
             if what in ended:
@@ -95,6 +95,7 @@ class RedisSearch:
         # In the order in which a discarded letter moves, so that it is found in one of them.
         lines: dict[JobState | None, list[str]] = {
             JobState.CANCELLED: [keys.unsucceeded],
+            JobState.EXPIRED: [keys.unsucceeded],
             JobState.DEAD: [keys.dead, keys.unsucceeded],
         }
         if filter.view is not None or state in LIVE_STATES:

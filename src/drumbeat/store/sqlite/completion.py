@@ -1,8 +1,8 @@
 """Completion of runs on SQLite: which outcomes still count, and what is written about them. Runs on the writer's thread.
 
 Success is the hot path: two statements for a whole batch, no row of which is read into Python. Every other outcome is
-decided by `core.transitions` from a few columns of its job, and written in batches: to history (cancelled), to the dead
-letters, or back to pending.
+decided by `core.transitions` from a few columns of its job, and written in batches: to history (cancelled, expired), to the
+dead letters, or back to pending.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from drumbeat.store.sqlite.writer import WriteContext
 
 Decided = tuple[HeldJob, Transition]
 
-_SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
+_SUCCEEDED = OutcomeKind.SUCCEEDED.value
 
 
 class SqliteCompletionWriter:
@@ -39,6 +39,14 @@ class SqliteCompletionWriter:
         successes = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.SUCCEEDED]
         if successes:
             ended = self._record_successes(write, instance, successes)
+            self.inserter.add_follow_ups(
+                write,
+                [
+                    each.follow_up
+                    for each in successes
+                    if each.follow_up is not None and (ended is None or (each.id, each.token) in ended)
+                ],
+            )
             if ended is None and len(successes) == len(outcomes):
                 return [WriteStatus.APPLIED] * len(outcomes)
             applied |= {(each.id, each.token) for each in successes} if ended is None else ended
@@ -53,7 +61,7 @@ class SqliteCompletionWriter:
 
     def apply(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         """Write transitions of jobs that run under this instance, in a few statements for all of them."""
-        self._write_cancelled(write, instance, select_state(decided, JobState.CANCELLED))
+        self._write_finished(write, instance, select_state(decided, JobState.CANCELLED, JobState.EXPIRED))
         if dead := [dead_row(*each) for each in select_state(decided, JobState.DEAD)]:
             self.insert_dead(write, dead)
         self._write_pending(write, instance, select_state(decided, JobState.PENDING))
@@ -77,13 +85,14 @@ class SqliteCompletionWriter:
             write.db.run(self._sql.advance_intervals, {"now": write.now})
             write.notify(write.now)
 
-    def _write_cancelled(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
-        by_outcome: dict[str | None, list[Row]] = {}
+    def _write_finished(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
+        """Write what ended without a result or a dead letter."""
+        by_outcome: dict[tuple[str, str | None], list[Row]] = {}
         for job, to in decided:
             ended = (job.id, job.token, to.started_at, to.finished_at, None, None, encode_failure(to.error))
-            by_outcome.setdefault(recorded_outcome(to), []).append(ended)
-        for recorded, rows_of_outcome in by_outcome.items():
-            fixed = (instance, _CANCELLED, recorded, write.now)
+            by_outcome.setdefault((to.state.value, recorded_outcome(to)), []).append(ended)
+        for (state, recorded), rows_of_outcome in by_outcome.items():
+            fixed = (instance, state, recorded, write.now)
             self._delete_finished(write, self._move_to_history(write, fixed, without_none(rows_of_outcome)))
 
     def _write_pending(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:

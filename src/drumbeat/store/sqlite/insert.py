@@ -91,7 +91,7 @@ class SqliteInserter:
         return [[next(answers) for _ in batch.jobs] for batch in batches]
 
     def add_follow_ups(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
-        """Store on_dead jobs, in the transaction that makes their jobs dead."""
+        """Store on_dead and on_success jobs, in the transaction that ends their jobs."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
 

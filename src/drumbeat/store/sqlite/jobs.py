@@ -107,6 +107,12 @@ class SqliteJobs(SqliteOperations):
             found.append(row.to_record())
         return found
 
+    async def expire(self, limit: int) -> int:
+        parameters = {"now": self._clock.now_us(), "limit": limit}
+        if await self._worker_reader.read_value(self._sql.expired, parameters) == "[]":
+            return 0
+        return await self._writer.write(self._expire, limit)
+
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         parameters = {"prefix": prefix, "before": before, "limit": limit}
         # A read first: there is nearly never anything to do, and a commit would wake every worker.
@@ -164,11 +170,20 @@ class SqliteJobs(SqliteOperations):
         pending = as_json([id for id, answer in answers.items() if answer is CancelAnswer.CANCELLED])
         running = as_json([id for id, answer in answers.items() if answer is CancelAnswer.REQUESTED])
         if pending != "[]":
-            write.db.run(self._sql.cancel_pending, {"ids": pending, "now": write.now})
-            self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": pending})
+            self._end_pending(write, pending, JobState.CANCELLED)
         if running != "[]":
             write.db.run(self._sql.request_cancel, {"ids": running})
         return [answers[id] for id in ids]
+
+    def _end_pending(self, write: WriteContext, ids: str, state: JobState) -> None:
+        write.db.run(self._sql.end_pending, {"ids": ids, "now": write.now, "state": state.value})
+        self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": ids})
+
+    def _expire(self, write: WriteContext, limit: int) -> int:
+        ids = write.db.value(self._sql.expired, {"now": write.now, "limit": limit})
+        if ids != "[]":
+            self._end_pending(write, ids, JobState.EXPIRED)
+        return len(rows.ids(ids))
 
     def _cancel_keys(self, write: WriteContext, wanted: dict[str, str]) -> list[CancelAnswer]:
         found = rows.ids(write.db.value(self._sql.live_ids_of_keys, wanted))

@@ -157,7 +157,7 @@ class SqliteSchedules(SqliteOperations):
         if batch.cancel:
             ids = as_json(batch.cancel)
             write.db.run(self._sql.clear_current, {"names": as_json(batch.cleared)})
-            write.db.run(self._parts.sql.jobs.cancel_pending, {"ids": ids, "now": write.now})
+            write.db.run(self._parts.sql.jobs.end_pending, {"ids": ids, "now": write.now, "state": "cancelled"})
             write.db.run(self._parts.sql.jobs.delete_jobs, {"ids": ids})
         if batch.request_cancel:
             write.db.run(self._parts.sql.jobs.request_cancel, {"ids": as_json(batch.request_cancel)})

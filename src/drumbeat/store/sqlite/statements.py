@@ -19,6 +19,7 @@ def _insert_source(expressions: dict[str, str]) -> Source:
     """The values of a new live row; expressions: of NewJob's fields."""
     due = f"ifnull({expressions['run_at']}, ?1 + {expressions['delay']})"
     times = {"created_at": "?1", "due_at": due, "run_at": due, "state": "'pending'", "claimed_at": "NULL"}
+    times["expires_at"] = f"ifnull({expressions['expires_at']}, {due} + {expressions['expires']})"
     defaults = {
         name: job_columns.literal(job_columns.default_of(name))
         for name in job_columns.LIVE

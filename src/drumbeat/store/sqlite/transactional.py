@@ -120,6 +120,7 @@ class SqliteTransactional:
                 finished_at=now,
                 result=completed.result,
                 result_error=completed.result_error,
+                follow_up=completed.follow_up,
             )
             [verdict] = self._completion.record_outcomes(WriteContext(db, now), completed.instance, [outcome])
             if verdict is not WriteStatus.APPLIED:

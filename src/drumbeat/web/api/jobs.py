@@ -51,6 +51,10 @@ class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = None
     retries: Annotated[int | None, doc("Number of retries after failures.")] = None
     timeout: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    expires: Annotated[
+        float | str | None,
+        doc("Seconds after it is due, or text such as 5m: if it has not started by then, it ends as expired."),
+    ] = None
     reason: Reason = ""
 
     def target(self) -> str:

@@ -23,7 +23,7 @@ MIN_LATE_SECONDS = 5.0
 """A schedule whose fire time is longer past than this is late."""
 MAX_GROUPS = 6
 MAX_FIRES = 8
-COUNTERS = ("ready", "running", "scheduled", "retrying", "waiting", "succeeded", "dead", "cancelled")
+COUNTERS = ("ready", "running", "scheduled", "retrying", "waiting", "succeeded", "dead", "cancelled", "expired")
 
 
 class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,8 @@ async def show(request: DashboardRequest, query: ChartsQuery) -> Response:
         page="overview",
         title="Overview",
         health=health,
-        counters=[(word, getattr(health.counts, word)) for word in COUNTERS],
+        # Few programs have jobs that expire.
+        counters=[(word, n) for word in COUNTERS if (n := getattr(health.counts, word)) or word != "expired"],
         needs=attention_items(health, found.items, groups.items, plans.items, now),
         groups=groups.items,
         coming=coming[:MAX_FIRES],

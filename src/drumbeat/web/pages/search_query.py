@@ -20,7 +20,7 @@ from drumbeat.web.api import jobs, queues, tasks
 from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery
 from drumbeat.web.request import DashboardRequest
 
-STATES = (*PendingView, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
+STATES = (*PendingView, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
 FILTER_FIELDS = ApiJobFilter.__struct_fields__
 ENDED_FIELDS = ("ended_since", "ended_until")
 FIELDS = (*FILTER_FIELDS, *ENDED_FIELDS)

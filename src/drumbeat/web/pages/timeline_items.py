@@ -24,6 +24,7 @@ RUN_STYLES = {
     "dead": ("dead", "failed, no retries left"),
     "crashed": ("failed", "crashed"),
     "cancelled": ("cancelled", "cancelled"),
+    "expired": ("cancelled", "expired"),
     "snoozed": ("cancelled", "snoozed"),
     "released": ("cancelled", "released"),
     "blocked": ("cancelled", "blocked"),
@@ -43,6 +44,7 @@ STATE_STYLES = {
     JobState.SUCCEEDED: "succeeded",
     JobState.DEAD: "dead",
     JobState.CANCELLED: "cancelled",
+    JobState.EXPIRED: "cancelled",
     JobState.RUNNING: "running",
     JobState.PENDING: "waiting",
 }
@@ -98,6 +100,8 @@ def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> Timeli
     word = {"unknown": "its job has been pruned", "waiting": "pending"}.get(kind, kind)
     if fire.state is JobState.PENDING and fire.error is not None:
         kind, word = "failed", f"failed, attempt {fire.attempt} is next"
+    elif fire.state is JobState.EXPIRED:
+        word = "expired: it did not start in time"
     elif fire.state is JobState.RUNNING:
         word = f"running for {took}, attempt {fire.attempt}"
     elif fire.started_at is not None and fire.finished_at is not None:

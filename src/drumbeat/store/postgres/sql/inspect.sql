@@ -84,30 +84,32 @@ SELECT queue, count(*) FILTER (WHERE run_at <= drumbeat.now_us()) AS ready,
 -- Columns as in core.job_query.TaskStats.
   WITH known AS (
        SELECT task AS name, count(*) FILTER (WHERE state = 'pending') AS pending,
-              count(*) FILTER (WHERE state = 'running') AS running, 0 AS ended, 0 AS dead, 0 AS letters, 0 AS cancelled
+              count(*) FILTER (WHERE state = 'running') AS running, 0 AS ended, 0 AS dead, 0 AS letters, 0 AS cancelled,
+              0 AS expired
          FROM drumbeat.job
         GROUP BY task
         UNION ALL
-       SELECT task, 0, 0, count(*), 0, 0, 0
+       SELECT task, 0, 0, count(*), 0, 0, 0, 0
          FROM drumbeat.history
         GROUP BY task
         UNION ALL
-       SELECT task, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0, count(*) FILTER (WHERE state = 'cancelled')
+       SELECT task, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0, count(*) FILTER (WHERE state = 'cancelled'),
+              count(*) FILTER (WHERE state = 'expired')
          FROM drumbeat.history
         WHERE state <> 'succeeded'
         GROUP BY task
         UNION ALL
-       SELECT task, 0, 0, 0, 0, count(*), 0
+       SELECT task, 0, 0, 0, 0, count(*), 0, 0
          FROM drumbeat.dead
         GROUP BY task
         UNION ALL
-       SELECT known.name, 0, 0, 0, 0, 0, 0
+       SELECT known.name, 0, 0, 0, 0, 0, 0, 0
          FROM drumbeat.instance
         CROSS JOIN json_object_keys(instance.tasks::json) AS known (name)
         WHERE instance.state = 'alive')
 SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
-       sum(ended - dead - cancelled)::bigint AS succeeded, sum(dead + letters)::bigint AS dead,
-       sum(cancelled)::bigint AS cancelled
+       sum(ended - dead - cancelled - expired)::bigint AS succeeded, sum(dead + letters)::bigint AS dead,
+       sum(cancelled)::bigint AS cancelled, sum(expired)::bigint AS expired
   FROM known
  GROUP BY name COLLATE "C"
  ORDER BY name COLLATE "C";

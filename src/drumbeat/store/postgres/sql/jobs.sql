@@ -78,10 +78,10 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
   WITH gone AS (
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
-       RETURNING {{given}}, created_at, due_at, token, replays, schedule)
-INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule)
+       RETURNING {{given}}, created_at, due_at, token, replays, schedule, expires_at)
+INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at)
 SELECT {{given from gone, priority = CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END}},
-       created_at, due_at, drumbeat.now_us(), token, least(replays, 2147483646) + 1, schedule
+       created_at, due_at, drumbeat.now_us(), token, least(replays, 2147483646) + 1, schedule, expires_at
   FROM gone
 RETURNING id::text, drumbeat.now_us() AS now;
 
@@ -114,6 +114,17 @@ SELECT dead.id::text, dead.task, dead.state, dead.result, dead.result_error, dea
 SELECT value
   FROM drumbeat.meta
  WHERE name = 'pruned_before';
+
+-- name: lock_expired
+-- Pending jobs that should have started before now, locked.
+SELECT id::text
+  FROM drumbeat.job
+ WHERE expires_at <= drumbeat.now_us()
+   AND expires_at IS NOT NULL
+   AND failures + crashes + replays = 0
+   AND state = 'pending'
+ LIMIT $1
+   FOR UPDATE SKIP LOCKED;
 
 -- name: lock_expired_waits
 -- Jobs that have been blocked since before $2 on something that begins with $1, locked. Columns as in records.StoredJobRow.

@@ -4,10 +4,10 @@
 
 -- name: put_new
 -- A new schedule, or one that was retired. An interval has no next_at while its job is live.
--- $1 to $23 the definition, $24 every, $25 cursor, $26 next_at, $27 by.
+-- $1 to $24 the definition, $25 every, $26 cursor, $27 next_at, $28 by.
 INSERT INTO drumbeat.schedule ({{definition}}, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
                                declared_at, reason)
-VALUES ({{definition from parameters}}, $24, $25, $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
+VALUES ({{definition from parameters}}, $25, $26, $27, $28, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
     ON CONFLICT (name) DO UPDATE
    SET ({{restarted}}) = ({{restarted from excluded}}),
        state = 'active',
@@ -19,21 +19,21 @@ VALUES ({{definition from parameters}}, $24, $25, $26, $27, 'active', 1, drumbea
 RETURNING name;
 
 -- name: put_changed
--- $28 revision.
+-- $29 revision.
 UPDATE drumbeat.schedule
    SET ({{changeable}}) = ({{changeable from parameters}}),
-       every = $24,
+       every = $25,
        state = 'active',
        revision = revision + 1,
-       cursor = coalesce($25::bigint, cursor),
-       next_at = CASE WHEN $24::bigint IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
-                      THEN NULL ELSE $26::bigint END,
+       cursor = coalesce($26::bigint, cursor),
+       next_at = CASE WHEN $25::bigint IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
+                      THEN NULL ELSE $27::bigint END,
        changed_at = drumbeat.now_us(),
        declared_at = CASE WHEN $21 = 'code' THEN drumbeat.now_us() ELSE declared_at END,
-       changed_by = $27,
+       changed_by = $28,
        reason = ''
  WHERE name = $1
-   AND revision = $28
+   AND revision = $29
 RETURNING name;
 
 -- name: declare
@@ -145,14 +145,15 @@ SELECT wanted.schedule, wanted.at
 -- name: enqueue
 -- Create jobs from their schedules. Columns: schedule, id, due_at, run_at, blocked_on.
 INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout, crash_limit,
-                          blocked_on, blocked_since, on_dead, schedule)
+                          blocked_on, blocked_since, on_dead, schedule, expires_at)
 SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature, drumbeat.now_us(), fired.due_at, fired.run_at,
        plan.retries, plan.timeout, plan.crash_limit, fired.blocked_on,
-       CASE WHEN fired.blocked_on IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule
+       CASE WHEN fired.blocked_on IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule,
+       fired.due_at + plan.expires
   FROM unnest($1::text[], $2::text[]::uuid[], $3::bigint[], $4::bigint[], $5::text[])
        AS fired (schedule, id, due_at, run_at, blocked_on)
  CROSS JOIN LATERAL (
-       SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead
+       SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead, expires
          FROM drumbeat.schedule
         WHERE schedule.name = fired.schedule
         LIMIT 1) AS plan;

@@ -30,7 +30,7 @@ CASE WHEN state = 'running' THEN 'running'
 
 -- name: _ended
 id, state, task, queue, key, error, schedule, instance,
-CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
+CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' END AS view
 
 -- name: _live_scan
                 -- include: _matches
@@ -184,8 +184,8 @@ SELECT history.id::text
 -- name: counts
 -- Exact counts of everything.
 SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retrying, waiting.number AS waiting,
-       running.number AS running, ended.number - bad.cancelled - bad.discarded AS succeeded,
-       bad.discarded + letters.number AS dead, bad.cancelled
+       running.number AS running, ended.number - bad.cancelled - bad.expired - bad.discarded AS succeeded,
+       bad.discarded + letters.number AS dead, bad.cancelled, bad.expired
   FROM (SELECT count(*) FILTER (WHERE job.run_at <= drumbeat.now_us()) AS ready,
                count(*) FILTER (WHERE job.run_at > drumbeat.now_us()) AS future
           FROM drumbeat.job
@@ -198,6 +198,7 @@ SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retryi
        (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'running') AS running,
        (SELECT count(*) AS number FROM drumbeat.history) AS ended,
        (SELECT count(*) FILTER (WHERE history.state = 'cancelled') AS cancelled,
+               count(*) FILTER (WHERE history.state = 'expired') AS expired,
                count(*) FILTER (WHERE history.state = 'dead') AS discarded
           FROM drumbeat.history
          WHERE history.state <> 'succeeded') AS bad,

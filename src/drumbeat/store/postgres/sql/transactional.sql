@@ -6,6 +6,11 @@ SELECT drumbeat.enqueue($1);
 -- name: complete
 SELECT drumbeat.complete($1);
 
+-- name: complete_and_enqueue
+-- Both in one statement, so that a connection in autocommit mode stores both or none.
+SELECT drumbeat.complete(given.calls ->> 'completed'), drumbeat.enqueue(given.calls ->> 'follow_up')
+  FROM (SELECT CAST($1 AS json) AS calls) AS given;
+
 -- name: terminate_session
 SELECT pg_terminate_backend(pid)
   FROM pg_stat_activity

@@ -2,7 +2,8 @@
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
 -- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
--- with the schedule ('' for none) and the trace behind it where there is one; a newline, args.
+-- with the schedule ('' for none), the trace and expires_at (a time, or a text: '+' and how long after due_at) behind it where there is
+-- one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
 -- include: _prelude
 

@@ -14,7 +14,7 @@ local function find_runner(id)
 end
 
 -- An unreadable record counts as dead: people find it there and may discard it.
-local STATES = {succeeded = true, cancelled = true, dead = true}
+local STATES = {succeeded = true, cancelled = true, expired = true, dead = true}
 local function ended_state(done)
   local state = match(done, '^%[%-?%d+,"(%a+)"')
   return STATES[state] and state or 'dead'
@@ -59,7 +59,7 @@ local function cancel_job(id)
   if job.state == 'pending' then
     remove_from_queue(job)
     job.token, job.cancel_requested = job.more.token, true
-    finish_cancelled(job, {started = '', finished = '', error = job.more.error}, nil)
+    finish_without_result(job, {started = '', finished = '', error = job.more.error}, 'cancelled', nil)
   elseif job.state == 'running' and job.instance then
     safe_write('SADD', P .. 'cancels:' .. job.instance, id)
   end

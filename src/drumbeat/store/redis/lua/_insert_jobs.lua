@@ -2,16 +2,30 @@
 -- include: _base
 -- include: _uniqueness
 
+-- Returns the time of an expiry: as it is written in a body, or nil.
+local function expiry_time(text, due)
+  return sub(text, 1, 1) == '+' and due + tonumber(sub(text, 2)) or tonumber(text)
+end
+
+-- Remembers when a job expires, for the sweep; whatever becomes of it, until then.
+local function note_expiry(id, expires_at)
+  if expires_at then
+    safe_write('ZADD', P .. 'expiring', us(expires_at), id)
+  end
+end
+
 -- A template holds what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
---     queue, priority, delay (or '@' and run_at), flag, task, the head up to the key, the head after the key
+--     queue, priority, delay (or '@' and run_at), expires_at (or '+' and how long after it is due; '' for never), flag, task, the
+--     head up to the key, the head after the key
 -- For jobs without a key the head is whole in the first part.
-local TEMPLATE_SIZE = 7
+local TEMPLATE_SIZE = 8
 local function read_template(at)
-  local when, flag = ARGV[at + 2], ARGV[at + 3]
+  local when, flag = ARGV[at + 2], ARGV[at + 4]
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
   return {
     due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
-    task = ARGV[at + 4], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
+    expires_at = expiry_time(ARGV[at + 3], due),
+    task = ARGV[at + 5], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 6], rest = ARGV[at + 7],
   }
 end
 
@@ -57,6 +71,7 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
       end
     end
     tasks[template] = (tasks[template] or 0) + 1
+    note_expiry(id, template.expires_at)
     if keys[i] then
       add_key(key_field(template.flag, template.task, keys[i]), id)
     end

@@ -126,8 +126,8 @@ local function advance_pruned_before(moment)
   end
 end
 
--- Moves a pending or released job to history as cancelled.
-local function finish_cancelled(job, run, recorded)
+-- Moves a pending or released job to history, as cancelled or expired.
+local function finish_without_result(job, run, state, recorded)
   remove_from_live(job)
   if is_full then
     delete_job(job.id, job.bucket)
@@ -135,10 +135,17 @@ local function finish_cancelled(job, run, recorded)
     return
   end
   local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'cancelled', recorded, run, finished))
+  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, state, recorded, run, finished))
   call('ZADD', P .. 'history', finished, job.id)
   call('ZADD', P .. 'unsucceeded', 0, job.id)
-  add_to_counter(job.task, 'cancelled', 1)
+  add_to_counter(job.task, state, 1)
+end
+
+-- Inserts a job made by read_follow_up; nil is none.
+local function insert_follow_up(follow)
+  if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
+    insert_jobs({follow.id}, {follow.template}, {follow.args}, {follow.key})
+  end
 end
 
 -- Makes a dead letter of a blocked or released job; its live state says how often it failed.
@@ -148,9 +155,7 @@ local function finish_dead(job, run, recorded, follow)
   safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
   call('ZADD', P .. 'dead', 0, job.id)
   add_to_counter(job.task, 'dead', 1)
-  if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
-    insert_jobs({follow.id}, {follow.template}, {follow.args}, {follow.key})
-  end
+  insert_follow_up(follow)
 end
 
 -- Reads a follow-up from ARGV: 0 for none; or 1, a template, then id, args, key ('' for none). Returns it, or nil, and the position
@@ -307,7 +312,7 @@ end
 
 local function cancel_run(job, run, recorded)
   release_hold(job)
-  finish_cancelled(job, run, recorded)
+  finish_without_result(job, run, 'cancelled', recorded)
 end
 
 local function apply_outcome(job, run, follow)
@@ -315,6 +320,9 @@ local function apply_outcome(job, run, follow)
   local crashes = job.more.crashes + (kind == 'crashed' and 1 or 0)
   if kind == 'dead' or (kind == 'crashed' and crashes >= job.crash_limit()) then
     make_dead_letter(job, run, crashes, follow)
+  elseif kind == 'expired' then
+    release_hold(job)
+    finish_without_result(job, run, 'expired', 'expired')
   elseif kind == 'cancelled' or job.cancel_requested then
     cancel_run(job, run, 'cancelled')
   else

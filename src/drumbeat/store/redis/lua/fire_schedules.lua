@@ -30,6 +30,8 @@ local function enqueue(schedule, planned, waits)
   safe_write('RPUSH', P .. 'ids:' .. name, id)
   call('ZADD', P .. 'buckets', tonumber(name, 16), name)
   add_to_counter(schedule.task, 'live', 1)
+  local expiry = decode_header(body)[15]
+  note_expiry(id, type(expiry) == 'string' and expiry_time(expiry, tonumber(planned.at)) or nil)
   if waits or planned.run_at ~= planned.at then
     make_pending({id = id, queue = schedule.queue, priority = schedule.priority, more = {
       run_at = tonumber(planned.run_at), token = 0, failures = 0, crashes = 0, replays = 0, error = '',

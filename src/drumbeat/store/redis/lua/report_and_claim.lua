@@ -1,7 +1,8 @@
 -- Records outcomes and claims the next jobs.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 limit (-1: no claim), 3 the reply channel for a parked claim (or ''), 4 number
--- of queues, then queue and share of each; number of unblocks, then these; number of groups of successes, then of each: token, task
+-- of queues, then queue and share of each; number of unblocks, then these; number of follow-ups of successes, then of each: id of the
+-- job that succeeded, follow-up (see _transitions.lua: read_follow_up); number of groups of successes, then of each: token, task
 -- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
 -- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, follow-up
 -- (see _transitions.lua: read_follow_up)
@@ -24,6 +25,13 @@ for i = 1, tonumber(arg()) do
 end
 for i = 1, tonumber(arg()) do
   claim.unblocks[i] = arg()
+end
+
+local success_follow_ups = nil
+for _ = 1, tonumber(arg()) do
+  success_follow_ups = success_follow_ups or {}
+  local id = arg()
+  success_follow_ups[id], at = read_follow_up(at)
 end
 
 -- Successes, one group at a time.
@@ -155,6 +163,11 @@ local function finish_group(token, task, ids, records)
     bulk('ZREM', held, kept)
   end
   succeed(kept, texts, task)
+  if success_follow_ups then
+    for _, id in ipairs(kept) do
+      insert_follow_up(success_follow_ups[id])
+    end
+  end
 end
 
 local groups = tonumber(arg())

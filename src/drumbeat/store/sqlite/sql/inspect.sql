@@ -85,28 +85,29 @@ SELECT json_group_array(json_array(queue, ready, scheduled))
 
 -- name: tasks
 -- Columns as in core.job_query.TaskStats. Succeeded: all of history but those in the small index of the not succeeded.
-SELECT json_group_array(json_array(name, pending, running, ended - dead - cancelled, dead + letters, cancelled))
+SELECT json_group_array(json_array(name, pending, running, ended - dead - cancelled - expired, dead + letters,
+                                   cancelled, expired))
   FROM (SELECT name, sum(pending) AS pending, sum(running) AS running, sum(ended) AS ended, sum(dead) AS dead,
-               sum(letters) AS letters, sum(cancelled) AS cancelled
+               sum(letters) AS letters, sum(cancelled) AS cancelled, sum(expired) AS expired
           FROM (SELECT task AS name, sum(state = 'pending') AS pending, sum(state = 'running') AS running, 0 AS ended,
-                       0 AS dead, 0 AS letters, 0 AS cancelled
+                       0 AS dead, 0 AS letters, 0 AS cancelled, 0 AS expired
                   FROM drumbeat_job
                  GROUP BY task
                  UNION ALL
-                SELECT task, 0, 0, count(*), 0, 0, 0
+                SELECT task, 0, 0, count(*), 0, 0, 0, 0
                   FROM drumbeat_history INDEXED BY drumbeat_history_by_task
                  GROUP BY task
                  UNION ALL
-                SELECT task, 0, 0, 0, sum(state = 'dead'), 0, sum(state = 'cancelled')
+                SELECT task, 0, 0, 0, sum(state = 'dead'), 0, sum(state = 'cancelled'), sum(state = 'expired')
                   FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
                  WHERE state <> 'succeeded'
                  GROUP BY task
                  UNION ALL
-                SELECT task, 0, 0, 0, 0, count(*), 0
+                SELECT task, 0, 0, 0, 0, count(*), 0, 0
                   FROM drumbeat_dead
                  GROUP BY task
                  UNION ALL
-                SELECT known.key, 0, 0, 0, 0, 0, 0
+                SELECT known.key, 0, 0, 0, 0, 0, 0, 0
                   FROM drumbeat_instance AS instance
                  CROSS JOIN json_each(CASE WHEN json_valid(instance.tasks) THEN instance.tasks ELSE '{}' END) AS known
                  WHERE instance.state = 'alive')

@@ -28,14 +28,26 @@ SELECT json_group_array(job.id)
    AND job.key = wanted.value
    AND job.key IS NOT NULL;
 
--- name: cancel_pending
+-- name: end_pending
+-- Move jobs that do not run to history, as cancelled or expired.
 INSERT INTO drumbeat_history ({{history}})
-SELECT {{history from job, state = 'cancelled', outcome = NULL, instance = NULL, started_at = NULL, finished_at = :now,
-         cancel_requested = 1, result = NULL, result_error = NULL}}
+SELECT {{history from job, state = :state, outcome = NULL, instance = NULL, started_at = NULL, finished_at = :now,
+         cancel_requested = :state = 'cancelled', result = NULL, result_error = NULL}}
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value
    AND job.state <> 'running';
+
+-- name: expired
+-- Pending jobs that should have started before now.
+SELECT json_group_array(id)
+  FROM (SELECT id
+          FROM drumbeat_job INDEXED BY drumbeat_job_expiring
+         WHERE expires_at <= :now
+           AND expires_at IS NOT NULL
+           AND failures + crashes + replays = 0
+           AND state <> 'running'
+         LIMIT :limit);
 
 -- name: request_cancel
 UPDATE drumbeat_job
@@ -58,10 +70,10 @@ SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
 
 -- name: replay
 -- The job is live again under the same id. Its token keeps growing.
-INSERT INTO drumbeat_job ({{given}}, created_at, due_at, run_at, token, replays, schedule)
+INSERT INTO drumbeat_job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at)
 SELECT {{given from dead,
          priority = CASE WHEN typeof(dead.priority) = 'integer' AND dead.priority BETWEEN 0 AND 9 THEN dead.priority ELSE 5 END}},
-       dead.created_at, dead.due_at, :now, dead.token, dead.replays + 1, dead.schedule
+       dead.created_at, dead.due_at, :now, dead.token, dead.replays + 1, dead.schedule, dead.expires_at
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS dead
  WHERE dead.id = wanted.value;

@@ -25,7 +25,7 @@ CASE WHEN state = 'running' THEN 'running'
 
 -- name: _ended
 id, task, queue, state, key, schedule, instance, error,
-CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
+CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' END AS view
 
 -- name: _live_scan
 -- include: _matches
@@ -200,8 +200,8 @@ SELECT json_group_array(id)
 -- Exact counts of everything: a core.job_query.JobCounts.
 SELECT json_object('ready', due.ready, 'scheduled', due.future - tried.number, 'retrying', tried.number,
                    'waiting', waiting.number, 'running', running.number,
-                   'succeeded', ended.number - ended.cancelled - ended.discarded,
-                   'dead', ended.discarded + letters.number, 'cancelled', ended.cancelled)
+                   'succeeded', ended.number - ended.cancelled - ended.expired - ended.discarded,
+                   'dead', ended.discarded + letters.number, 'cancelled', ended.cancelled, 'expired', ended.expired)
   FROM (SELECT count(*) FILTER (WHERE run_at <= :now) AS ready, count(*) FILTER (WHERE run_at > :now) AS future
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
          WHERE state = 'pending' AND blocked_on IS NULL) AS due,
@@ -216,6 +216,7 @@ SELECT json_object('ready', due.ready, 'scheduled', due.future - tried.number, '
          WHERE state = 'running') AS running,
        (SELECT (SELECT count(*) FROM drumbeat_history) AS number,
                count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
+               count(*) FILTER (WHERE state = 'expired') AS expired,
                count(*) FILTER (WHERE state = 'dead') AS discarded
           FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
          WHERE state <> 'succeeded') AS ended,
