@@ -76,8 +76,8 @@ BUGS = (
     PlantedBug(
         name="a cancelled job stays in its queue",
         file="store/sqlite/jobs.py",
-        before='            self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": pending})\n        if running',
-        after="        if running",
+        before='        self._completion.delete_ended(write, self._sql.delete_jobs, {"ids": ids})\n',
+        after="",
     ),
     PlantedBug(
         name="a lock's lease is reckoned from the answer",
