@@ -29,6 +29,7 @@ from drumbeat.override import Override
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
+from drumbeat.tasks.around import AroundDecorators
 from drumbeat.tasks.loop_check import awaited_on_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 from drumbeat.tasks.room import RoomDecorators
@@ -46,7 +47,7 @@ S = TypeVar("S", bound=Callable[..., object])
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(ScheduleDecorators, RoomDecorators):
+class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(

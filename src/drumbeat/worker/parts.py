@@ -103,5 +103,5 @@ def _loop_watch(core: WorkerCore, rooms: RoomConsumer) -> LoopWatch:
     def on_blocked(seconds: float, tasks: tuple[str, ...], where: str) -> None:
         core.events.emit(LoopBlocked(instance=core.identity(), seconds=seconds, tasks=tasks, where=where))
 
-    handlers = rooms.functions | {name: spec.function for name, spec in core.task_specs.items()}
+    handlers = rooms.functions | {task.name: task.function for task in core.app.registry}
     return LoopWatch(core.clock, handlers, lambda: len(core.runs) > 0 or rooms.running > 0, on_blocked)
