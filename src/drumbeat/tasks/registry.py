@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from drumbeat.codec import JsonCodec
 from drumbeat.errors import ConfigError, UnknownTask
 
 from .around import Around
@@ -58,6 +59,8 @@ class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._arounds: list[Around] = []
+        self.codec = JsonCodec()
+        """How arguments and results are stored."""
 
     def add(self, task: Task[..., Any]) -> None:
         if task.runs_user_code:

@@ -32,7 +32,9 @@ async def perform(internals: AppInternals, job: NewJob) -> Any:
         value = await asyncio.get_running_loop().create_task(function(*args, **kwargs), context=context)
     else:
         value = await asyncio.to_thread(context.run, function, *args, **kwargs)
-    return decode_result(encode_result(value, limit=internals.settings.payload_limit), task.returns)
+    codec = internals.registry.codec
+    stored = encode_result(value, limit=internals.settings.payload_limit, codec=codec)
+    return decode_result(stored, task.returns, codec)
 
 
 def _claim(job: NewJob, now: int) -> ClaimedJob:

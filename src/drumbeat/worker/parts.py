@@ -60,7 +60,7 @@ class WorkerParts:
         completer = JobCompleter(
             store.transactional,
             core.identity,
-            payload_limit=settings.payload_limit,
+            encode_result=core.encode_result,
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)
