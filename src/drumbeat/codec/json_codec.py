@@ -15,7 +15,7 @@ import msgspec
 
 from drumbeat.codec.fidelity import find_unkeepable
 from drumbeat.codec.limits import is_deeper
-from drumbeat.codec.stored_types import Unkeepable, from_stored, is_model, is_stored, to_stored
+from drumbeat.codec.stored_types import Unkeepable, from_stored, is_model, to_stored
 from drumbeat.codec.type_codec import TypeCodec
 from drumbeat.errors import ConfigError
 
@@ -104,10 +104,10 @@ class JsonCodec:
             return value
         if (codec := self.find(kind)) is not None:
             return self._decode_by(codec, value)
-        if is_stored(kind):
-            return from_stored(kind, value, self._convert)
-        # By its own JSON, not by its Python rules: a strict model takes the text of a date from JSON only.
-        return kind.model_validate_json(msgspec.json.encode(value))
+        if is_model(kind):
+            # By its own JSON, not by its Python rules: a strict model takes the text of a date from JSON only.
+            return kind.model_validate_json(msgspec.json.encode(value))
+        return from_stored(kind, value, self._convert)
 
     def _decode_by(self, codec: TypeCodec, value: Any) -> Any:
         try:

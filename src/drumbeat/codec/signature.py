@@ -64,6 +64,7 @@ class Signature:
     ) -> None:
         self.name = name
         self.codec = codec
+        self._encode = codec.encoder.encode
         self.parameters = tuple(parameters)
         self._function = function
         self._resolved_signature: _ResolvedSignature | None = None
@@ -124,7 +125,7 @@ class Signature:
         if plan.plain_types is not None and not kwargs and tuple(map(type, args)) == plan.plain_types:
             # Most calls: strings and numbers, which always survive the round trip.
             try:
-                raw = self.codec.encoder.encode(plan.shape(*args))
+                raw = self._encode(plan.shape(*args))
             except UnicodeEncodeError:
                 raw = b""
             is_small = len(raw) < plan.min_long_length or LONG_NUMBER.search(raw) is None
@@ -132,7 +133,7 @@ class Signature:
                 return raw.decode()
         call = self._bind(plan.shape, args, kwargs)
         try:
-            raw = self.codec.encoder.encode(call)
+            raw = self._encode(call)
         except Exception as error:  # a model's own serializers run in there, and may raise anything
             raise encoding_error(self.name, self.codec, self._given_arguments(call), error) from error
         if len(raw) > limit:
@@ -265,7 +266,7 @@ class Signature:
 
     def _raise_for_first(self, call: Any, is_bad: Callable[[bytes], bool], reason: str) -> None:
         for name, value in self._given_arguments(call).items():
-            if is_bad(self.codec.encoder.encode(value)):
+            if is_bad(self._encode(value)):
                 raise InvalidArguments(f"{self.name}: argument {name!r} {reason}", name)
 
     def _raise_for_codec(self, call: Any, back: Any) -> None:

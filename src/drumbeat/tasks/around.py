@@ -76,7 +76,8 @@ def parse_around(function: Any, handlers: Any) -> Around:
         raise ConfigError(
             f'@app.around takes handlers="async", handlers="def" or nothing, not {short_repr(handlers)}', "handlers"
         )
-    wrapped = inspect.unwrap(function) if callable(function) else function
+    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    wrapped = function if is_generator or not callable(function) else inspect.unwrap(function)
     is_async = inspect.isasyncgenfunction(wrapped)
     if not is_async and not inspect.isgeneratorfunction(wrapped):
         raise ConfigError(
@@ -94,9 +95,8 @@ def parse_around(function: Any, handlers: Any) -> Around:
         raise ConfigError(
             f'{source_location_of(function)}: a `def` handler has no event loop; with handlers="def" write a `def`'
         )
-    if wrapped is not function:
-        open_manager = function  # a context manager function already
-    else:
+    open_manager = function  # a context manager function already
+    if is_generator:
         open_manager = (contextlib.asynccontextmanager if is_async else contextlib.contextmanager)(function)
     return Around(function=function, open=open_manager, is_async=is_async, handlers=handlers)
 
