@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, MutableMapping, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 from uuid import UUID
@@ -87,13 +88,9 @@ def _compare_others(given: Any, got: Any) -> Difference | None:
         case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
             return None if bytes(given) == bytes(got) else _describe_change(given, got)
     same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
-    if not same_kind and is_numpy_scalar(type(given)):
-        return (
-            find_difference(given.item(), got)
-            if type(given.item()) is not type(given)
-            else _describe_change(given, got)
-        )
-    if same_kind and type(given).__eq__ is object.__eq__:
+    if not same_kind and is_numpy_scalar(type(given)) and not is_numpy_scalar(type(given.item())):
+        return find_difference(given.item(), got)
+    if same_kind and type(given).__eq__ is object.__eq__ and not isinstance(given, Enum):
         return None  # of a type with a codec: `Signature` compares what is stored
     if not same_kind or given != got or getattr(given, "dtype", None) != getattr(got, "dtype", None):
         return _describe_change(given, got)

@@ -176,7 +176,6 @@ class ChildServer:
     def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
         self._task_specs = build_task_specs(app.registry)
         self._lifespans = app.lifespans
-        self._settings = settings
         self._link = link
         transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
         self._encode_result = functools.partial(encode_result, limit=settings.payload_limit, codec=app.registry.codec)
