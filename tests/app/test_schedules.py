@@ -100,7 +100,7 @@ async def test_a_name_that_is_taken_is_refused(app: Drumbeat) -> None:
 
 async def test_a_schedule_is_created_or_replaced_by_name(app: Drumbeat, clock: FakeClock) -> None:
     first = await app.schedules.create("report", name="nightly", cron="0 3 * * *", priority=2, replace=True)
-    clock.advance(60)
+    await clock.advance(60)
     same_rule = await app.schedules.create("report", name="nightly", cron="0 3 * * *", replace=True, by="Ada")
     assert (same_rule.next_at, same_rule.revision, same_rule.changed_by) == (first.next_at, 2, "Ada")
     assert (first.priority, same_rule.priority) == (2, 5)  # what is not given is the default again

@@ -134,7 +134,7 @@ def _docstrings_in(module: ModuleType) -> dict[str, dict[str, str]]:
             texts = classes.setdefault(node.name, {})
             for field, text in zip(node.body, node.body[1:], strict=False):
                 is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-                target = field.target if isinstance(field, ast.AnnAssign) else None
+                target: ast.expr | None = field.target if isinstance(field, ast.AnnAssign) else None
                 target = field.targets[0] if isinstance(field, ast.Assign) else target
                 if is_text and isinstance(target, ast.Name):
                     texts[target.id] = " ".join(str(text.value.value).split())  # type: ignore[attr-defined]

@@ -144,7 +144,7 @@ def there_and_back(hint: Any, value: Any) -> Any:
         (list[numpy.float64], [numpy.float64(0.1)]),
         (numpy.bool_, numpy.bool_(True)),
         (numpy.str_, numpy.str_("a")),
-        (numpy.bytes_, numpy.bytes_(b"\x00")),
+        (numpy.bytes_, numpy.bytes_(b"\x00\xff")),
         (numpy.datetime64, numpy.datetime64("2026-01-01T00:00:00", "ns")),
     ],
     ids=shown,

@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ async def test_they_nest_in_order_in_the_task_or_thread_of_the_handler() -> None
 
 
 async def test_what_they_raise_is_the_failure_and_what_they_swallow_is_not_forgotten() -> None:
-    app, seen = Drumbeat(name="failing", retries=0), list[str]()
+    app, seen = Drumbeat(name="failing"), list[str]()
     trouble = ""
 
     @app.around
@@ -118,7 +119,7 @@ async def test_what_they_raise_is_the_failure_and_what_they_swallow_is_not_forgo
             ):
                 handle = await task.enqueue(fails)
                 await kit.run_until_idle()
-                job = await app.jobs.get(handle.id)
+                job = await app.jobs.show(handle.id)
                 assert job.error is not None, trouble
                 assert (job.state, job.error.message) == ("dead", error), trouble
                 assert ("around_call.py" in job.error.traceback) is True
@@ -198,9 +199,10 @@ def test_what_cannot_surround_a_job_is_refused(wrong: object, options: dict[str,
     async def asynchronous() -> AsyncIterator[None]:
         yield
 
+    app: Any = Drumbeat()
     function = {"with argument": with_argument, "async": asynchronous}.get(wrong, wrong)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match=message):
-        Drumbeat().around(**options)(function) if options else Drumbeat().around(function)
+        app.around(**options)(function) if options else app.around(function)
 
 
 def test_without_any_the_handler_itself_is_called() -> None:

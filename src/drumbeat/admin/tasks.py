@@ -157,7 +157,7 @@ def _schema(hint: Any, codec: JsonCodec) -> dict[str, Any]:
 
 def _custom_schema(codec: JsonCodec, kind: type) -> dict[str, Any]:
     if (own := codec.find(kind)) is not None:
-        return _schema(own.stored, codec)
+        return _schema(own.stored, codec) or {"title": kind.__name__}  # anything
     if is_stored(kind):
         return _schema(stored_as(kind), codec)
     if not is_model(kind):

@@ -90,9 +90,10 @@ def _compare_others(given: Any, got: Any) -> Difference | None:
     same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
     if not same_kind and is_numpy_scalar(type(given)) and not is_numpy_scalar(type(given.item())):
         return find_difference(given.item(), got)
-    if same_kind and type(given).__eq__ is object.__eq__ and not isinstance(given, Enum):
+    compare: Any = type(given).__eq__
+    if same_kind and compare is object.__eq__ and not isinstance(given, Enum):
         return None  # of a type with a codec: `Signature` compares what is stored
-    if not same_kind or given != got or getattr(given, "dtype", None) != getattr(got, "dtype", None):
+    if not same_kind or given != got or (type(given).__name__ == "datetime64" and given.dtype != got.dtype):
         return _describe_change(given, got)
     return ("", TOO_LARGE) if isinstance(given, int) and not MIN_INT64 <= given <= MAX_INT64 else None
 

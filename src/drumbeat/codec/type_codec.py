@@ -60,7 +60,7 @@ def parse_codec(kind: Any, codec: Any, source_location: str) -> TypeCodec:
         if not callable(method) or not _takes_one(method):
             raise ConfigError(
                 f"the codec of {kind.__name__} must be a class with encode(value) and decode(stored): "
-                f"{short_repr(codec)} has no {name}({parameter})"
+                f"{getattr(codec, '__name__', short_repr(codec))} has no {name}({parameter})"
             )
     return TypeCodec(
         kind=kind,
