@@ -5,7 +5,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
-from drumbeat.core.job_query import QueueStats, TaskStats
+from drumbeat.core.job_query import QueueInfo, QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo, TicketInfo
 from drumbeat.core.stats import Rollup
 from drumbeat.errors import DrumbeatError, JobError
@@ -63,6 +63,7 @@ __all__ = [
     "LockInfo",
     "LoopBlocked",
     "NewJob",
+    "QueueInfo",
     "QueueStats",
     "ResultRefused",
     "RetryLater",

@@ -27,6 +27,7 @@ FOREVER = "forever"
 MAX_RETRIES = 1_000_000
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The maximum of payload_limit, and the limit for decoding: a job may come from a program with a higher payload_limit."""
+_DRIVER = re.compile(r"^(postgresql|postgres|sqlite)\+[a-z0-9_]+(?=://)", re.IGNORECASE)
 
 
 def default_weight(queue: str) -> int:
@@ -43,6 +44,7 @@ def parse_url(value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise ValueError("a URL such as sqlite:///jobs.db")
+    text = drop_driver(text)
     scheme, mark, rest = text.partition("://")
     if not mark:
         # The value is not quoted: without its scheme a URL may still hold a password.
@@ -54,6 +56,11 @@ def parse_url(value: object) -> str:
         return text
     # The path in a URL is percent-encoded; the current folder is not.
     return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
+
+
+def drop_driver(url: str) -> str:
+    """The URL without the driver that SQLAlchemy's URLs name: postgresql+asyncpg://host/db, sqlite+aiosqlite:///jobs.db."""
+    return _DRIVER.sub(r"\1", url, count=1)
 
 
 def parse_outbox(value: object) -> str | None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat, JobState
-from drumbeat.clock import FakeClock
+from drumbeat.clock import SYSTEM, FakeClock
 from drumbeat.core.job import CancelAnswer, OutcomeKind, PendingView
 from drumbeat.core.job_query import JobCounts, JobPage
+from drumbeat.durations import from_us
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict, UnknownTask
 from drumbeat.tasks import AsyncTask
 from tests.app.conftest import ManualWorker
@@ -288,6 +289,18 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(
     assert await app.queues.resume("critical")
     assert not await app.queues.resume("critical")
     assert len(await hand.claim()) == 1
+
+
+async def test_the_lag_of_a_queue_is_how_long_its_oldest_job_has_been_due(app: Drumbeat, charge: Charge) -> None:
+    assert await app.queues.lag() == await app.queues.lag("critical") == 0.0
+    await charge.using(at=from_us(SYSTEM.now_us() - 3_600_000_000)).enqueue(1)
+    await charge.using(delay=3600).enqueue(2)
+    [queue] = await app.queues.list()
+    assert 3600 <= queue.lag < 3900
+    assert 3600 <= await app.queues.lag() < 3900
+    await app.queues.pause("critical")
+    assert await app.queues.lag() == 0.0
+    assert 3600 <= await app.queues.lag("critical") < 3900
 
 
 async def test_queues_that_the_program_declares_are_listed_without_jobs(

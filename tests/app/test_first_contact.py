@@ -59,7 +59,8 @@ def test_the_version_is_told() -> None:
 async def test_an_app_migrates_its_own_store() -> None:
     server = SERVERS["postgres"].server
     assert isinstance(server, PostgresServer)
-    app = Drumbeat(await server.create_database("first_contact"))
+    url = await server.create_database("first_contact")
+    app = Drumbeat(url.replace("postgresql://", "postgresql+asyncpg://"))  # as SQLAlchemy writes it
     try:
         with pytest.raises(SchemaOutOfDate):
             await app.jobs.list()

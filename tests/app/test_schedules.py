@@ -98,6 +98,21 @@ async def test_a_name_that_is_taken_is_refused(app: Drumbeat) -> None:
         await app.schedules.create("report", cron="@daily")
 
 
+async def test_a_schedule_is_created_or_replaced_by_name(app: Drumbeat, clock: FakeClock) -> None:
+    first = await app.schedules.create("report", name="nightly", cron="0 3 * * *", priority=2, replace=True)
+    await clock.advance(60)
+    same_rule = await app.schedules.create("report", name="nightly", cron="0 3 * * *", replace=True, by="Ada")
+    assert (same_rule.next_at, same_rule.revision, same_rule.changed_by) == (first.next_at, 2, "Ada")
+    assert (first.priority, same_rule.priority) == (2, 5)  # what is not given is the default again
+    await app.schedules.pause("nightly")
+    other_rule = await app.schedules.create("report", name="nightly", every=60, grid=True, replace=True)
+    assert (other_rule.state, other_rule.every, other_rule.next_at) == (ScheduleState.PAUSED, 60.0, None)
+    await app.schedules.delete("nightly")
+    again = await app.schedules.create("report", name="nightly", every=60, replace=True)
+    assert again.state is ScheduleState.ACTIVE
+    assert [each.name for each in await app.schedules.list()] == ["nightly"]
+
+
 @pytest.mark.parametrize(
     ("words", "error", "field"),
     [

@@ -189,6 +189,14 @@ def test_replaying_everything_where_nothing_is_dead_does_nothing(shop: Path) -> 
     assert invoke("dead", "replay", "--all").stdout == "0 dead letters replayed.\n"
 
 
+def test_the_lag_is_a_number_for_scripts(shop: Path) -> None:
+    assert float(invoke("queues", "lag").stdout) >= 0
+    told = document("queues", "lag", "critical")
+    assert told["queue"] == "critical" and told["lag"] >= 0
+    assert "lag" in invoke("queues", "show", "critical").stdout
+    assert invoke("queues", "lag", "no-such-queue").exit_code == 2
+
+
 def test_a_queue_is_paused_with_a_reason_and_resumed(shop: Path) -> None:
     assert invoke("queues", "pause", "critical", "--reason", "the bank is closed").exit_code == 0
     (queue,) = (each for each in records("queues", "list") if each["name"] == "critical")

@@ -546,3 +546,31 @@ async def test_a_worker_that_stops_waits_for_what_is_held(app: Drumbeat) -> None
         assert held.lock._ticket.stage is TicketStage.HELD
         await held.end()
     assert app._internals.keeper.table._free_callbacks == []
+
+
+async def test_the_wrong_with_is_told_the_right_one_on_a_loop() -> None:
+    app: Any = Drumbeat("sqlite:////nowhere/x.db")
+    wrong = []
+    for lock in (app.lock("x"), app.sync.lock("x")):
+        with pytest.raises(WrongContext) as told:
+            with lock:
+                pass
+        wrong.append(str(told.value))
+    with pytest.raises(WrongContext) as told:
+        async with app.sync.lock("x"):
+            pass
+    wrong.append(str(told.value))
+    where = "was called on the thread of a running event loop: use `async with app.lock`"
+    assert wrong == [
+        f"`with app.lock` {where}",
+        f"`with app.sync.lock` {where}",
+        f"`async with app.sync.lock` {where}",
+    ]
+
+
+def test_the_wrong_with_is_told_the_right_one_without_a_loop() -> None:
+    app: Any = Drumbeat("sqlite:////nowhere/x.db")
+    with pytest.raises(WrongContext) as told:
+        with app.lock("x"):
+            pass
+    assert str(told.value) == "`with app.lock` was called where no event loop runs: use `with app.sync.lock`"

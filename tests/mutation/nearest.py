@@ -164,6 +164,7 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("sqlite",),
     ),
     (r"worker/room", ("worker/test_rooms.py",), ("sqlite",)),
+    (r"worker/around", ("worker/test_around.py",), ("sqlite",)),
     (
         r"worker/(store_loop|reporter|commit_check)",
         ("worker/test_store_outages.py", "worker/test_faults.py", "worker/test_transactions.py"),

@@ -1,11 +1,23 @@
 """Calls that both type checkers must accept."""
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, assert_type
 
-from drumbeat import AttemptFailed, Call, Drumbeat, HeldLock, Job, JobError, JobHandle, SyncJobHandle, local_lock
+from drumbeat import (
+    AttemptFailed,
+    Call,
+    Drumbeat,
+    HeldLock,
+    Job,
+    JobError,
+    JobHandle,
+    ScheduleInfo,
+    SyncJobHandle,
+    local_lock,
+)
 from drumbeat.core.job import Cancelled, NewJob
 from drumbeat.sinks import RedisStreamSink
 from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
@@ -171,3 +183,60 @@ async def rooms() -> None:
 
 async_room: AsyncRoom[..., None] = refresh
 sync_room: SyncRoom[[str], None] = hear
+
+
+class Money:
+    cents = 1
+
+
+@app.codec(Money)
+class MoneyCodec:
+    def encode(self, value: Money) -> int:
+        return value.cents
+
+    def decode(self, stored: int) -> Money:
+        return Money()
+
+
+class Color:
+    pass
+
+
+@app.codec(Color)
+class StaticCodec:
+    @staticmethod
+    def encode(value: Color) -> str:
+        return ""
+
+    @staticmethod
+    def decode(stored: str) -> Color:
+        return Color()
+
+
+@app.around
+def scope() -> Iterator[None]:
+    yield
+
+
+@app.around(handlers="async")
+async def session() -> AsyncIterator[int]:
+    yield 1
+
+
+@app.around
+@contextmanager
+def managed() -> Iterator[str]:
+    yield ""
+
+
+@app.around(handlers="async")
+@asynccontextmanager
+async def managed_too() -> AsyncIterator[str]:
+    yield ""
+
+
+async def lags() -> None:
+    assert_type(await app.queues.lag("low"), float)
+    assert_type((await app.queues.list())[0].lag, float)
+    assert_type(app.sync.queues.lag(), float)
+    assert_type(await app.schedules.create(plain, every=5, args=(1,), replace=True), ScheduleInfo)

@@ -51,5 +51,5 @@ def test_right_calls_are_accepted(lines_with_errors: Callable[[], dict[str, set[
 def test_wrong_calls_are_errors_at_their_own_lines(lines_with_errors: Callable[[], dict[str, set[int]]]) -> None:
     lines = WRONG.read_text().splitlines()
     marked = {number for number, line in enumerate(lines, start=1) if line.endswith("# wrong")}
-    assert len(marked) > 10
+    assert len(marked) >= 20
     assert lines_with_errors()[WRONG.name] == marked

@@ -1,5 +1,6 @@
 """Calls that both type checkers must refuse: each line that ends in `# wrong` has an error, and no other line has one."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 
 from drumbeat import Call, Drumbeat, Job
@@ -115,3 +116,46 @@ async def wrong_events() -> None:
     app.forward("x", to="redis://localhost")  # wrong
     app.forward("y", to=sink, pool="thread")  # wrong
     RedisStreamSink(stream="reminders")  # wrong
+
+
+class Money:
+    pass
+
+
+@app.codec(Money)  # wrong
+class CodecOfAnotherType:
+    def encode(self, value: Money) -> str:
+        return ""
+
+    def decode(self, stored: str) -> int:
+        return 1
+
+
+@app.codec(Money)  # wrong
+class WithoutDecode:
+    def encode(self, value: Money) -> str:
+        return ""
+
+
+@app.around  # wrong
+async def without_a_yield() -> None: ...
+
+
+@app.around  # wrong
+def with_an_argument(job: str) -> Iterator[None]:
+    yield
+
+
+@app.around(handlers="sync")  # wrong
+def of_no_kind() -> Iterator[None]:
+    yield
+
+
+async def wrong_schedules_and_locks() -> None:
+    await app.schedules.create(plain, cron="@daily", replace="yes")  # wrong
+    await app.schedules.create(plain, corn="@daily")  # wrong
+    await app.queues.lag(3)  # wrong
+    with app.lock("x"):  # wrong
+        pass
+    async with app.lock("x", limt=2):  # wrong
+        pass

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 
-from drumbeat.core.job_query import QueueStats
+import msgspec
+
+from drumbeat.core.job_query import QueueInfo, QueueStats
+from drumbeat.durations import to_us
 from drumbeat.names import check_name
 
 from .filters import check_queue
@@ -14,20 +17,33 @@ from .part import AdminPart, check_note
 class Queues(AdminPart):
     """List, pause and resume queues."""
 
-    async def list(self) -> builtins.list[QueueStats]:
+    async def list(self) -> builtins.list[QueueInfo]:
         """Every queue that has jobs, a pause or a worker, and those that this program declares, by name."""
+        store = await self._client.store()
+        now = await store.inspect.now()
+        return [_add_lag(stats, now) for stats in await self.list_stats()]
+
+    async def lag(self, name: str | None = None) -> float:
+        """Seconds for which the oldest ready job of a queue, or of all queues that are not paused, has been due: what to scale
+        workers by."""
+        if name is not None:
+            return (await self.show(name)).lag
+        return max((queue.lag for queue in await self.list() if not queue.paused), default=0.0)
+
+    async def list_stats(self) -> builtins.list[QueueStats]:
+        """As `list`, without what changes while nothing happens."""
         store = await self._client.store()
         known = {stats.name: stats for stats in await store.inspect.list_queues()}
         for name in self._client.declared_queues() - known.keys():
             known[name] = _empty_stats(name)
         return sorted(known.values(), key=lambda stats: stats.name)
 
-    async def show(self, name: str) -> QueueStats:
+    async def show(self, name: str) -> QueueInfo:
         """One queue."""
         await check_queue(self._client, check_name("queue", name))
         found = {stats.name: stats for stats in await self.list()}
         # Its last job may have ended between the two queries; the queue is known nevertheless.
-        return found.get(name, _empty_stats(name))
+        return found.get(name, _add_lag(_empty_stats(name), 0))
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> None:
         """Let no worker claim jobs of this queue. Running jobs continue; new ones wait.
@@ -43,6 +59,11 @@ class Queues(AdminPart):
         await check_queue(self._client, check_name("queue", name))
         store = await self._client.store()
         return await store.jobs.resume_queue(name)
+
+
+def _add_lag(stats: QueueStats, now: int) -> QueueInfo:
+    lag = 0.0 if stats.oldest_due is None else max(0.0, (now - to_us(stats.oldest_due)) / 1e6)
+    return QueueInfo(**msgspec.structs.asdict(stats), lag=lag)
 
 
 def _empty_stats(name: str) -> QueueStats:

@@ -65,23 +65,38 @@ class Schedules(AdminPart):
         task: str | Task[..., Any],
         *,
         name: str | None = None,
+        replace: bool = False,
         by: str | None = None,
         **options: Unpack[RuleOptions],
     ) -> ScheduleInfo:
         """Create a schedule for a task of this program: `cron=` or `every=`, and the options of `@app.cron` and `@app.every`.
 
+        replace: put it in the place of one with this name that was created at run time. Its history stays, and so does a pause;
+        a rule that is the same goes on, another one counts from now.
+
         Raises:
             ConfigError: which option is wrong, and what it may be. UnknownTask: there is no such task here.
-            InvalidArguments: a schedule with this name exists.
+            InvalidArguments: a schedule with this name exists, or with replace=True one that code declares.
         """
         found = task if isinstance(task, Task) else self._client.registry[task]
-        made = new_definition(self._client, found, name, options)
+        made, by = new_definition(self._client, found, name, options), self._check_by(by)
         store = await self._client.store()
-        next_at = planner.first_fire_time(made, await store.inspect.now())
-        if not await store.schedules.put(made, revision=None, cursor=None, next_at=next_at, by=self._check_by(by)):
-            raise InvalidArguments(
-                f"there is a schedule {made.name!r} already: change it, or give another name", "name"
-            )
+        for _ in range(MAX_TRIES):
+            next_at = planner.first_fire_time(made, await store.inspect.now())
+            if await store.schedules.put(made, revision=None, cursor=None, next_at=next_at, by=by):
+                break
+            if not replace:
+                raise InvalidArguments(
+                    f"there is a schedule {made.name!r} already: change it, replace it (replace=True), "
+                    "or give another name",
+                    "name",
+                )
+            known = await store.schedules.get(made.name)
+            if known is not None and known.state is not core.ScheduleState.RETIRED:
+                await self._compare_and_set(made.name, lambda store, known: self._put(store, known, made, by))
+                break
+        else:
+            raise _busy_error(made.name)
         return await self.show(made.name)
 
     async def change(self, name: str, *, by: str | None = None, **options: Unpack[RuleOptions]) -> ScheduleInfo:
@@ -91,23 +106,23 @@ class Schedules(AdminPart):
             ConfigError: which option is wrong, and what it may be.
             InvalidArguments: there is no such schedule, or code declares it.
         """
+        by = self._check_by(by)
 
         async def change(store: Store, known: core.Schedule) -> bool:
-            old = known.definition
-            if old.origin is core.Origin.CODE:
-                raise InvalidArguments(
-                    f"schedule {name!r} is declared in the code of app {old.app!r}: change it there, or pause it here",
-                    "name",
-                )
-            made = change_definition(self._client, old, options)
-            now = await store.inspect.now()
-            cursor, next_at = known.cursor, known.next_at
-            if not has_same_rule(old, made):
-                cursor, next_at = now, planner.next_after_change(known, made, now)
-            return await put_changed(store, known, made, cursor=cursor, next_at=next_at, by=self._check_by(by))
+            _check_changeable(known)
+            return await self._put(store, known, change_definition(self._client, known.definition, options), by)
 
         await self._compare_and_set(name, change)
         return await self.show(name)
+
+    async def _put(self, store: Store, known: core.Schedule, made: core.NewSchedule, by: str) -> bool:
+        """Put a definition in the place of the known one. False: another writer was faster."""
+        _check_changeable(known)
+        now = await store.inspect.now()
+        cursor, next_at = known.cursor, known.next_at
+        if not has_same_rule(known.definition, made):
+            cursor, next_at = now, planner.next_after_change(known, made, now)
+        return await put_changed(store, known, made, cursor=cursor, next_at=next_at, by=by)
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> bool:
         """Stop it from firing; its jobs are not affected. Returns False if it was paused already."""
@@ -277,7 +292,20 @@ class Schedules(AdminPart):
             applied = await step(await self._client.store(), known)
             if applied is not False:
                 return applied is True
-        raise InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
+        raise _busy_error(name)
+
+
+def _busy_error(name: str) -> InvalidArguments:
+    return InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
+
+
+def _check_changeable(known: core.Schedule) -> None:
+    old = known.definition
+    if old.origin is core.Origin.CODE:
+        raise InvalidArguments(
+            f"schedule {old.name!r} is declared in the code of app {old.app!r}: change it there, or pause it here",
+            "name",
+        )
 
 
 def _new_change(known: core.Schedule, state: core.ScheduleState, *, by: str, reason: str = "") -> core.ScheduleChange:

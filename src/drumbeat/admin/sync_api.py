@@ -68,6 +68,7 @@ class SyncQueues(SyncPart[Queues]):
 
     list = SyncMethod(Queues.list)
     show = SyncMethod(Queues.show)
+    lag = SyncMethod(Queues.lag)
     pause = SyncMethod(Queues.pause)
     resume = SyncMethod(Queues.resume)
 

@@ -1,4 +1,4 @@
-"""`drumbeat queues`: list, show, pause, resume."""
+"""`drumbeat queues`: list, show, lag, pause, resume."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
     from drumbeat.app import Drumbeat
     from drumbeat.core.instance import Instance
-    from drumbeat.core.job_query import QueueStats
+    from drumbeat.core.job_query import QueueInfo
 
 command = ResourceGroup("queues", "Queues: in which jobs wait for a worker.")
 queue_argument = argument("queue", type=NAME, shell_complete=completion.queues)
 
 
-def _format_state(queue: QueueStats, now: datetime) -> str:
+def _format_state(queue: QueueInfo, now: datetime) -> str:
     if not queue.paused:
         return "open"
     by, reason = formatting.format_value(queue.paused_by), formatting.format_value(queue.paused_reason)
     return f"paused {formatting.format_ago(queue.paused_at, now)} by {by}: {reason}"
 
 
-QUEUES: output.TextTable[QueueStats] = output.TextTable(
+QUEUES: output.TextTable[QueueInfo] = output.TextTable(
     Column("queue", lambda queue, _: formatting.format_value(queue.name, 40), elastic=True),
     Column("ready", lambda queue, _: f"{queue.ready:,}", number=True),
     Column("scheduled", lambda queue, _: f"{queue.scheduled:,}", number=True),
@@ -52,7 +52,7 @@ def list_(target: CliTarget) -> None:
 def show(target: CliTarget, queue: str) -> None:
     """Show one queue, and the living workers that take it."""
 
-    async def question(app: Drumbeat) -> tuple[QueueStats, list[Instance]]:
+    async def question(app: Drumbeat) -> tuple[QueueInfo, list[Instance]]:
         found = await app.queues.show(queue)
         return found, [each for each in await app.instances.list() if queue in each.queues and "worker" in each.roles]
 
@@ -60,7 +60,7 @@ def show(target: CliTarget, queue: str) -> None:
     ids = [worker.id for worker in workers]
     slots, running = sum(each.concurrency for each in workers), sum(each.running for each in workers)
 
-    def show_queue(found: QueueStats, now: datetime) -> None:
+    def show_queue(found: QueueInfo, now: datetime) -> None:
         facts = {
             "queue": formatting.format_value(found.name, 100),
             "state": _format_state(found, now),
@@ -69,12 +69,20 @@ def show(target: CliTarget, queue: str) -> None:
             "running": f"{found.running:,}",
             "waiting": f"{found.waiting:,}",
             "oldest ready": formatting.format_exact(found.oldest_due, now),
+            "lag": f"{found.lag:.3f} s",
             "workers": f"{format_count(len(workers), 'worker')}, {running:,} of {format_count(slots, 'slot')} taken",
             "taken by": output.join_words(ids),
         }
         output.show_page(facts)
 
     output.show_record(target, found, show_queue, lambda found: output.record_fields(found, workers=ids))
+
+
+@command.verb("lag", argument("queue", type=NAME, required=False, shell_complete=completion.queues))
+def lag(target: CliTarget, queue: str | None) -> None:
+    """Print for how many seconds the oldest ready job has been due: of one queue, or of all that are not paused."""
+    seconds = call_app(target, lambda app: app.queues.lag(queue))
+    output.report(target, {"queue": queue, "lag": seconds}, f"{seconds:.3f}")
 
 
 @command.verb("pause", queue_argument, reason_option)

@@ -60,6 +60,7 @@ def _report_schedule(target: CliTarget, schedule: ScheduleInfo) -> None:
     argument("task", shell_complete=completion.tasks),
     options.arguments_argument,
     option("--name", metavar="NAME", help="The schedule's name. [the task's]"),
+    option("--replace", is_flag=True, help="Replace a schedule of this name that was created at run time."),
     *rule_options,
     reason_option,
     by_option,

@@ -16,7 +16,7 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Failure
-from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueInfo
 from drumbeat.durations import from_us
 from drumbeat.plural import format_count
 
@@ -55,7 +55,7 @@ class TopSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate
     rates: dict[str, Rate]
     """By queue."""
-    queues: list[QueueStats]
+    queues: list[QueueInfo]
     instances: list[Instance]
     leader: LeaderInfo | None
     dead_groups: list[DeadLetterGroup]
@@ -149,8 +149,8 @@ def _render_health(head: Text, health: Health) -> None:
         head.append(f"and {len(health.reasons) - MAX_REASONS} more reasons (`drumbeat doctor`)\n")
 
 
-def _queues_table(rates: dict[str, Rate]) -> output.TextTable[QueueStats]:
-    def rate_of(queue: QueueStats) -> Rate:
+def _queues_table(rates: dict[str, Rate]) -> output.TextTable[QueueInfo]:
+    def rate_of(queue: QueueInfo) -> Rate:
         return rates.get(queue.name, Rate())
 
     return output.TextTable(

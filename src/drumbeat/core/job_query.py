@@ -83,6 +83,12 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
 
 
+class QueueInfo(QueueStats, frozen=True, kw_only=True):
+    """A queue and its lag."""
+
+    lag: Annotated[float, doc("Seconds for which its oldest ready job has been due; 0: none is ready.")] = 0.0
+
+
 class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pending: int = 0

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumbeat.context import CURRENT_JOB
 from drumbeat.core.lock import describe_job
-from drumbeat.errors import LockError, LockLost
+from drumbeat.errors import LockError, LockLost, WrongContext
 from drumbeat.locks.lock_client import HeldLock, LockClient
 from drumbeat.locks.ticket import Ticket
 from drumbeat.sync_loop import SYNC_LOOP
@@ -19,6 +19,13 @@ class GlobalLock:
     def __init__(self, client: LockClient) -> None:
         self._client = client
         self._blocks: dict[object, _LockedBlock] = {}
+
+    if not TYPE_CHECKING:  # type checkers refuse it as it is
+
+        def __enter__(self):
+            raise _wrong_with("`with app.lock`")
+
+        def __exit__(self, *_): ...
 
     async def __aenter__(self) -> HeldLock:
         task = asyncio.current_task()
@@ -92,7 +99,16 @@ class SyncLock:
         self._client = client
         self._tickets: dict[int, Ticket] = {}
 
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self):
+            raise _wrong_with("`async with app.sync.lock`")
+
+        async def __aexit__(self, *_): ...
+
     def __enter__(self) -> HeldLock:
+        if asyncio._get_running_loop() is not None:
+            raise _wrong_with("`with app.sync.lock`")
         owner, label, tickets = threading.get_ident(), current_job_label(), list[Ticket]()
 
         async def acquire() -> HeldLock:
@@ -114,6 +130,12 @@ class SyncLock:
         SYNC_LOOP.run("app.sync.lock", self._client.release(ticket, wait=reason is None))
         if reason is not None and kind is None and self._client.request.cancel_on_loss:
             raise LockLost(ticket.lock, reason)
+
+
+def _wrong_with(used: str) -> WrongContext:
+    """Of the four ways to enter a lock, two fit; the error names the one that fits here."""
+    loop_runs = asyncio._get_running_loop() is not None
+    return WrongContext(used, "`async with app.lock`" if loop_runs else "`with app.sync.lock`", loop_runs=loop_runs)
 
 
 def current_job_label() -> str:

@@ -13,6 +13,7 @@ from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, short_repr
 from drumbeat.redaction import mask_url
+from drumbeat.setting_parsers import drop_driver
 from drumbeat.store.coordinated import CoordinatedStore
 from drumbeat.store.migrations import SchemaVersion
 from drumbeat.store.protocol import Store, Transactional
@@ -46,6 +47,7 @@ def parse(url: str) -> StoreUrl:
     Raises:
         ConfigError: with what is allowed.
     """
+    url = drop_driver(url)
     try:
         parts = urlsplit(url)
     except ValueError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from drumbeat.codec import JsonCodec
 from drumbeat.errors import ConfigError, UnknownTask
 
+from .around import Around
 from .task import Task
 
 
@@ -56,9 +58,31 @@ def _is_interactive(source_location: str) -> bool:
 class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._arounds: list[Around] = []
+        self.codec = JsonCodec()
+        """How arguments and results are stored."""
 
     def add(self, task: Task[..., Any]) -> None:
+        if task.runs_user_code:
+            for around in self._arounds:
+                around.check_handler(task.name, is_async=task.is_async)
         add_unique("tasks", self._tasks, task)
+
+    @property
+    def arounds(self) -> Sequence[Around]:
+        """What surrounds handlers, the outermost first."""
+        return self._arounds
+
+    def add_around(self, around: Around) -> None:
+        for task in self:
+            if task.runs_user_code:
+                around.check_handler(task.name, is_async=task.is_async)
+        for position, other in enumerate(self._arounds):
+            is_reloaded = other.name == around.name and _is_registered_again(other, around)
+            if is_reloaded or other.function is around.function:
+                self._arounds[position] = around
+                return
+        self._arounds.append(around)
 
     def find(self, name: str) -> Task[..., Any] | None:
         return self._tasks.get(name)

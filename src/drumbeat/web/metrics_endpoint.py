@@ -18,7 +18,7 @@ async def scrape(request: DashboardRequest) -> Response:
     sample = MetricsSample(
         now=await store.inspect.now(),
         totals=await store.stats.read(Resolution.TOTAL, 0, 1),
-        queues=await request.app.queues.list(),
+        queues=await request.app.queues.list_stats(),
         instances=await store.inspect.list_instances(),
         counts=counts,
         dead=await count_dead_letters(store, counts),

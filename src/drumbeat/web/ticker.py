@@ -174,7 +174,7 @@ class Ticker:
         store = await self._app.store()
         asked = self._app.clock.monotonic()
         counts = await store.inspect.count_jobs(JobFilter())
-        queues = await self._app.queues.list()
+        queues = await self._app.queues.list_stats()
         self._seen, before = (counts, queues), self._seen
         self._is_idle = self._seen == before
         if self._slow is None or asked - self._slow.asked >= SLOW_INTERVAL:

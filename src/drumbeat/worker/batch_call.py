@@ -6,7 +6,7 @@ from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.retry import RetryFilter
 from drumbeat.tasks import Call
-from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, from_exception, from_value
+from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, ResultEncoder, from_exception, from_value
 from drumbeat.worker.task_spec import Arguments
 
 
@@ -31,7 +31,7 @@ def build_calls(jobs: list[ClaimedJob], arguments: list[Arguments]) -> list[Call
 
 
 def split_results(
-    task: str, calls: int, answers: Any, payload_limit: int, retry_filter: RetryFilter
+    task: str, calls: int, answers: Any, encode: ResultEncoder, retry_filter: RetryFilter
 ) -> list[HandlerResult]:
     """None: all succeeded. A list: for each call its result, or the exception (also Snooze, RetryLater) that ended it."""
     if answers is None:
@@ -43,8 +43,6 @@ def split_results(
         )
         return [from_exception(error, None, retry_filter)] * calls
     return [
-        from_exception(answer, None, retry_filter)
-        if isinstance(answer, BaseException)
-        else from_value(answer, payload_limit)
+        from_exception(answer, None, retry_filter) if isinstance(answer, BaseException) else from_value(answer, encode)
         for answer in answers
     ]

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from drumbeat import appref, logs, tracing
+from drumbeat.codec import encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.errors import DrumbeatError
@@ -175,13 +176,13 @@ class ChildServer:
     def __init__(self, app: WorkerApp, settings: Settings, link: WorkerLink) -> None:
         self._task_specs = build_task_specs(app.registry, settings)
         self._lifespans = app.lifespans
-        self._settings = settings
         self._link = link
         transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
+        self._encode_result = functools.partial(encode_result, limit=settings.payload_limit, codec=app.registry.codec)
         link.completer = JobCompleter(
             transactional,
             lambda: link.instance,
-            payload_limit=settings.payload_limit,
+            encode_result=self._encode_result,
             now=app.clock.now_us,
             on_success=on_success_tasks(self._task_specs),
         )
@@ -271,8 +272,8 @@ class ChildServer:
         try:
             value = self._call(spec, call, context)
             if spec.batch:
-                return split_results(spec.name, 1, value, self._settings.payload_limit, spec.retry_filter)[0]
-            return from_value(value, self._settings.payload_limit)
+                return split_results(spec.name, 1, value, self._encode_result, spec.retry_filter)[0]
+            return from_value(value, self._encode_result)
         except BaseException as error:  # the handler's own, including SystemExit
             return from_exception(error, running.aborted.reason, spec.retry_filter)
 

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from drumbeat.codec import Unstorable, encode_result
+from drumbeat.codec import Unstorable
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional
-from drumbeat.worker.result import RanJob, success_follow_up
+from drumbeat.worker.result import RanJob, ResultEncoder, success_follow_up
 
 
 class JobCompleter:
@@ -26,14 +26,14 @@ class JobCompleter:
         transactional: Transactional,
         identity: Callable[[], InstanceId],
         *,
-        payload_limit: int,
+        encode_result: ResultEncoder,
         now: Callable[[], int],
         on_success: Mapping[str, str],
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
         self._identity = identity
-        self._payload_limit = payload_limit
+        self._encode_result = encode_result
         self._now = now
         self._on_success = on_success
         """The on_success tasks by the names of their tasks."""
@@ -62,7 +62,7 @@ class JobCompleter:
         encoded = reason = None
         if result is not None:
             try:
-                encoded = encode_result(result, limit=self._payload_limit)
+                encoded = self._encode_result(result)
             except Unstorable as error:
                 reason = error.reason
         job.completion = Completion.UNCONFIRMED

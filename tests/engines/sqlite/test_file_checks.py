@@ -195,6 +195,7 @@ def test_urls_are_understood_once_and_made_absolute(tmp_path: Path, monkeypatch:
     assert relative.path == tmp_path / "sub" / "x.db"
     assert relative.text == f"sqlite:///{tmp_path}/sub/x.db"
     assert parse("sqlite:///with%20space.db").path == tmp_path / "with space.db"
+    assert parse("sqlite+aiosqlite:///sub/x.db") == relative
     assert parse(parse("sqlite:///with%20space.db").text) == parse("sqlite:///with%20space.db")
 
 

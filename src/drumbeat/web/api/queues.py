@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
-from drumbeat.core.job_query import QueueStats
-from drumbeat.durations import to_us
+from drumbeat.core.job_query import QueueInfo
 from drumbeat.web.api.records import Page, WriteResult
-from drumbeat.web.fields import doc
-from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import ReasonBody
 
 
-class QueueRecord(QueueStats, frozen=True, kw_only=True):
+class QueueRecord(QueueInfo, frozen=True, kw_only=True):
     """A queue and its lag."""
-
-    lag: Annotated[float, doc("Seconds.")]
 
 
 async def list_queues(request: DashboardRequest) -> Page[QueueRecord]:
     """All queues, by name."""
-    now = to_us(await request.store_time())
     found = await request.app.queues.list()
-    return Page(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
+    return Page(items=[QueueRecord(**msgspec.structs.asdict(queue)) for queue in found])
 
 
 async def show(request: DashboardRequest, name: str) -> QueueRecord:
