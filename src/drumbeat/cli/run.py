@@ -65,15 +65,15 @@ def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) 
 def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     from drumbeat import appref, logs
     from drumbeat.cli import probe
+    from drumbeat.cli.program import ARGUMENTS
     from drumbeat.worker import main
 
     app = appref.load(ref)
     settings = app.configure(flags | {"app": ref})
     if settings.processes > 1:
         # The program's code sets it. It has been imported here, and a supervisor must not run it: start again without it.
-        os.execv(
-            sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
-        )
+        given = click.get_current_context().meta[ARGUMENTS]
+        os.execv(sys.executable, [sys.executable, "-m", "drumbeat", *given, "--processes", str(settings.processes)])
     logs.configure(settings.log_level, settings.log_format)
     if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
         return code

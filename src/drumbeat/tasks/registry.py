@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.errors import ConfigError, UnknownTask
+from drumbeat.names import check_name
 
 from .task import Task
 
@@ -56,6 +57,11 @@ def _is_interactive(source_location: str) -> bool:
 class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._more_queues: set[str] = set()
+
+    def declare_queues(self, queues: Iterable[str]) -> None:
+        """Let workers take these as well, besides those of the tasks."""
+        self._more_queues.update(check_name("queue", queue, ConfigError) for queue in queues)
 
     def add(self, task: Task[..., Any]) -> None:
         add_unique("tasks", self._tasks, task)
@@ -81,8 +87,8 @@ class Registry:
         return len(self._tasks)
 
     def queues(self) -> frozenset[str]:
-        """The queues that tasks use."""
-        return frozenset(task.options.queue for task in self)
+        """The queues that tasks use, or may use."""
+        return frozenset(self._more_queues).union(task.options.queue for task in self)
 
     def signatures(self) -> dict[str, str]:
         """Name and signature hash of each task, as an instance publishes them."""
