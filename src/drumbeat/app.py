@@ -6,6 +6,7 @@ on a loop.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import inspect
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 from drumbeat import appref, logs
 from drumbeat.admin import Run, RunQuery
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.codec.type_codec import CodecDecorator, ValueCodec, check_kind, parse_codec
 from drumbeat.core.job import Cancelled, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.events import Event, Subscriber
@@ -29,6 +31,7 @@ from drumbeat.override import Override
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
+from drumbeat.tasks.around import AroundDecorators
 from drumbeat.tasks.loop_check import awaited_on_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 from drumbeat.tasks.room import RoomDecorators
@@ -46,7 +49,7 @@ S = TypeVar("S", bound=Callable[..., object])
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(ScheduleDecorators, RoomDecorators):
+class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -154,6 +157,25 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
             return function
 
         return subscribe
+
+    def codec(self, type: type[T], /) -> CodecDecorator[T]:
+        """Decorator: a class with `encode(value)` and `decode(stored)`, static or not, by which values of this type are stored.
+
+        Register it before the tasks that use the type. `encode` gives anything that can be stored; if the parameter of `decode`
+        is annotated, what was stored is converted to that type before.
+
+        Raises:
+            ConfigError: the type needs no codec or has one already, or this is none.
+        """
+        check_kind(type)
+
+        def register(codec: builtins.type[ValueCodec[T]]) -> builtins.type[ValueCodec[T]]:
+            caller = sys._getframe(1)
+            place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+            self._internals.registry.codec.add(parse_codec(type, codec, place))
+            return codec
+
+        return register
 
     def lifespan(self, function: L) -> L:
         """Decorator: a resource that a worker process opens before its first claim and closes after its last job.

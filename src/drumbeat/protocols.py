@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from drumbeat.clock import Clock
+    from drumbeat.codec import JsonCodec
     from drumbeat.core.job import CancelAnswer, Job, NewJob
     from drumbeat.durations import Duration
     from drumbeat.events import Events
@@ -32,6 +33,9 @@ class Enqueuer(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def codec(self) -> JsonCodec: ...
 
     def register(self, task: Task[..., Any]) -> None: ...
 

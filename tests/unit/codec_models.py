@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
@@ -46,6 +49,12 @@ class Order:
 @dataclass
 class SpecialOrder(Order):
     discount: int = 0
+
+
+@dataclass
+class Places:
+    folder: Path
+    parts: deque[Fraction]
 
 
 class Point(msgspec.Struct):

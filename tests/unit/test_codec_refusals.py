@@ -4,10 +4,15 @@ import datetime as dt
 import math
 import re
 import uuid
+from collections import deque
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +95,23 @@ def refusal(hint: Any, value: Any) -> str:
         (dict[int, int], {True: 3}, "the keys of a dict in JSON are texts and numbers, not bool"),
         (Any, {Pair(1, "a"): 3}, "the keys of a dict in JSON are texts and numbers, not list"),
         (Any, {(1, 2): 3}, "the keys of a dict in JSON are texts and numbers, not tuple"),
+        (Path, "a", "must be Path, not str"),
+        (str, Path("a"), "must be str, not PosixPath"),
+        (IPv4Address, IPv4Interface("10.0.0.1/8"), "not a IPv4Address"),
+        (Fraction, 1, "must be Fraction, not int"),
+        (Fraction, 0.5, "must be Fraction, not float"),
+        (deque, deque([1], maxlen=3), "is a deque with maxlen=3, which would be lost"),
+        (deque[Decimal], deque([1.0]), r"at \[0\] is float, but would arrive as Decimal"),
+        (deque[int], [1], r"must be collections.deque\[int\], not list"),
+        (numpy.float32, numpy.float32("nan"), "is NaN or infinite"),
+        (float, numpy.float16("inf"), "is NaN or infinite"),
+        (Any, [numpy.float64("nan")], "is NaN or infinite"),
+        (numpy.uint64, numpy.uint64(2**63), "integer beyond 64 bits"),
+        (numpy.int8, 300, "out of bounds for int8"),
+        (int, numpy.float64(1.0), "must be int, not float64"),
+        (numpy.datetime64, numpy.datetime64("2026-01-01", "W"), "would arrive changed"),
+        (Any, numpy.arange(3), r"ndarray cannot be written as JSON without @app\.codec\(ndarray\)"),
+        (Any, numpy.complex64(1), r"is numpy.complex64, which cannot be stored without @app\.codec"),
     ],
     ids=lambda value: shown(value)[:40],
 )

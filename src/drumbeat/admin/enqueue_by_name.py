@@ -13,8 +13,8 @@ from typing import Any, Unpack
 import msgspec
 
 from drumbeat.client import Client
-from drumbeat.codec import MAX_DEPTH, Undecodable
-from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
+from drumbeat.codec import MAX_DEPTH, JsonCodec, Undecodable
+from drumbeat.codec.json_codec import PLAIN, decode_bounded, decoder_of
 from drumbeat.codec.limits import has_nul
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import NewJob
@@ -41,18 +41,18 @@ async def build_job(
         UnknownTask: neither this program nor a living worker has the task.
         InvalidArguments: which argument or option is wrong, and what it may be.
     """
-    text = _to_json_text(args, client.settings.payload_limit)
+    text = _to_json_text(args, client.settings.payload_limit, client.codec)
     found = client.registry.find(check_name("task", task))
     if found is not None:
         return _build_checked_job(found, text, options, client.settings.payload_limit)
     return await _build_trusted_job(client, task, text, options)
 
 
-def _to_json_text(args: str | Mapping[str, Any], limit: int) -> str:
+def _to_json_text(args: str | Mapping[str, Any], limit: int, codec: JsonCodec) -> str:
     """The arguments as one line of JSON; text keeps every number as it is written."""
     if not isinstance(args, str):
         try:
-            args = encoder.encode(args).decode()
+            args = codec.encoder.encode(args).decode()
         except Exception as error:  # serializers of the caller may run here
             raise InvalidArguments(f"args cannot be written as JSON: {error}", "args") from error
     try:
@@ -71,7 +71,7 @@ def decode_arguments(task: Task[..., Any], text: str, limit: int) -> Args:
     Raises:
         InvalidArguments: which argument is wrong; or some can only be given by position and others only by name.
     """
-    by_position, by_name = _decode(task, _to_json_text(text, limit), limit)
+    by_position, by_name = _decode(task, _to_json_text(text, limit, PLAIN), limit)
     if by_position and by_name:
         raise InvalidArguments(
             f"{task.name} takes some arguments only by position: a schedule cannot give both", "args"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 from typing import Annotated, Any, Unpack
 
 import msgspec
 
-from drumbeat.codec import Signature
+from drumbeat.codec import JsonCodec, Signature
 from drumbeat.codec.hints import format_hint
-from drumbeat.codec.json_codec import encoder, is_model
+from drumbeat.codec.stored_types import Unkeepable, is_model, is_stored, stored_as
 from drumbeat.core.field_doc import doc
 from drumbeat.core.job_query import TaskStats
 from drumbeat.errors import UnknownTask
@@ -137,30 +138,36 @@ def _add_parameters(info: TaskInfo, task: Task[..., Any] | None) -> TaskInfo:
             name=each.name,
             type=format_hint(signature.hints[each.name]),
             required=each.required,
-            schema=_schema(signature.hints[each.name]),
-            default=None if each.required or is_secret(each.name) else _to_json(defaults.get(each.name)),
+            schema=_schema(signature.hints[each.name], signature.codec),
+            default=None
+            if each.required or is_secret(each.name)
+            else _to_json(defaults.get(each.name), signature.codec),
         )
         for each in signature.parameters
     )
     return msgspec.structs.replace(info, parameters=tuple(found))
 
 
-def _schema(hint: Any) -> dict[str, Any]:
+def _schema(hint: Any, codec: JsonCodec) -> dict[str, Any]:
     try:
-        return msgspec.json.schema(hint, schema_hook=_model_schema)
+        return msgspec.json.schema(hint, schema_hook=functools.partial(_custom_schema, codec))
     except TypeError:
         return {}  # optional: the signature checks arguments, not this schema
 
 
-def _model_schema(kind: type) -> dict[str, Any]:
+def _custom_schema(codec: JsonCodec, kind: type) -> dict[str, Any]:
+    if (own := codec.find(kind)) is not None:
+        return _schema(own.stored, codec)
+    if is_stored(kind):
+        return _schema(stored_as(kind), codec)
     if not is_model(kind):
         raise NotImplementedError
     described: dict[str, Any] = kind.model_json_schema()  # type: ignore[attr-defined]
     return described
 
 
-def _to_json(value: Any) -> str | None:
+def _to_json(value: Any, codec: JsonCodec) -> str | None:
     try:
-        return encoder.encode(value).decode()
-    except (TypeError, ValueError, NotImplementedError):
+        return codec.encoder.encode(value).decode()
+    except (TypeError, ValueError, NotImplementedError, Unkeepable):
         return None

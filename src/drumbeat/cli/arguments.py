@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.cli.failures import BadInput
 from drumbeat.codec import MAX_DEPTH, MAX_PAYLOAD, Signature, Undecodable
 from drumbeat.codec.hints import format_hint
-from drumbeat.codec.json_codec import decode_bounded, decoder_of
+from drumbeat.codec.json_codec import decode_bounded
 from drumbeat.names import short_repr
 
 _PAIR = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
@@ -56,7 +56,9 @@ def decode_by_signature(signature: Signature, task: str, typed: TypedArguments) 
     """
     hints: Mapping[str, Any] = signature.hints
     values = {
-        name: _decode_value(task, name, hints[name], text, is_json) if name in hints else text
+        name: _decode_value(task, name, signature.codec.decoder_of(hints[name]), hints[name], text, is_json)
+        if name in hints
+        else text
         for name, (text, is_json) in typed.items()
     }
     positional: list[Any] = []
@@ -67,8 +69,7 @@ def decode_by_signature(signature: Signature, task: str, typed: TypedArguments) 
     return positional, values
 
 
-def _decode_value(task: str, name: str, hint: Any, text: str, is_json: bool) -> Any:
-    decoder = decoder_of(hint)
+def _decode_value(task: str, name: str, decoder: msgspec.json.Decoder[Any], hint: Any, text: str, is_json: bool) -> Any:
     forms = [text] if is_json else [msgspec.json.encode(text).decode(), text]
     for form in forms:
         try:

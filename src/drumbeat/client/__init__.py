@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.codec import Undecodable, decode_result
+from drumbeat.codec import JsonCodec, Undecodable, decode_result
 from drumbeat.core.job import CancelAnswer, Cancelled, EndedJob, Job, JobState, NewJob
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
@@ -62,6 +62,10 @@ class Client:
     def settings(self) -> Settings:
         """Loaded at the first use; `Drumbeat.configure` sets it anew."""
         return self._load_settings()
+
+    @property
+    def codec(self) -> JsonCodec:
+        return self.registry.codec
 
     def register(self, task: Task[..., Any]) -> None:
         self.registry.add(task)
@@ -192,7 +196,7 @@ class Client:
             return None
         task = self.registry.find(ended.task)
         try:
-            return decode_result(ended.result, None if task is None else task.returns)
+            return decode_result(ended.result, None if task is None else task.returns, self.codec)
         except Undecodable:
             # The function returned something else than its annotation says.
             return decode_result(ended.result)

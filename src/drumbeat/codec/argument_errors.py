@@ -8,7 +8,7 @@ from typing import Any
 
 from drumbeat.codec.fidelity import Difference
 from drumbeat.codec.hints import Parameter, format_hint
-from drumbeat.codec.json_codec import describe_encoding_problem, encoder
+from drumbeat.codec.json_codec import JsonCodec, describe_encoding_problem
 from drumbeat.errors import InvalidArguments
 
 _PATH = re.compile(r"\$\.([^.\[`]+)([^`]*)`$")
@@ -35,19 +35,19 @@ def binding_error(
     return InvalidArguments(f"{task}: argument {missing[0]!r} is missing", missing[0])
 
 
-def encoding_error(task: str, given: Mapping[str, Any], error: Exception) -> InvalidArguments:
+def encoding_error(task: str, codec: JsonCodec, given: Mapping[str, Any], error: Exception) -> InvalidArguments:
     """A value could not be encoded as JSON: find its argument."""
     for name, value in given.items():
         try:
-            encoder.encode(value)
+            codec.encoder.encode(value)
         except Exception as own:  # the same broad kind as in the caller, now for one argument
             return InvalidArguments(f"{task}: argument {name!r} {describe_encoding_problem(own)}", name)
     return InvalidArguments(f"{task}: the arguments cannot be written as JSON: {error}")
 
 
-def size_error(task: str, given: Mapping[str, Any], size: int, limit: int) -> InvalidArguments:
+def size_error(task: str, codec: JsonCodec, given: Mapping[str, Any], size: int, limit: int) -> InvalidArguments:
     """The arguments are too large: name the largest."""
-    name = max(given, key=lambda name: len(encoder.encode(given[name])))
+    name = max(given, key=lambda name: len(codec.encoder.encode(given[name])))
     return InvalidArguments(
         f"{task}: the arguments are {size:,} bytes of JSON, over the limit of {limit:,}, and {name!r} is the largest: "
         "store the data elsewhere and pass a reference",

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Collection, Mapping, MutableMapping, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
 
-from drumbeat.codec.json_codec import is_model
-
-NOT_FINITE = "is NaN or infinite, which JSON cannot keep"
-TOO_LARGE = "is an integer beyond 64 bits"
+from drumbeat.codec.stored_types import MAX_INT64, MIN_INT64, NOT_FINITE, TOO_LARGE, is_model, is_numpy_scalar
 
 Difference = tuple[str, str]
 """Where in the value (`[3].name`, or empty), and what is wrong there."""
@@ -26,12 +26,12 @@ Difference = tuple[str, str]
 # Of one type before and after: then they are equal as well.
 ALWAYS_SAME: frozenset[type] = frozenset({str, bool, type(None), bytes, date, time, UUID})
 # A subclass may be given for these if it is equal: StrEnum for str, a pendulum DateTime for datetime.
-_MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, timedelta, UUID})
+_MAY_BE_SUBCLASSED = frozenset(
+    {str, int, float, Decimal, date, datetime, time, timedelta, UUID, PurePosixPath, PureWindowsPath}
+)
 _BYTES = (bytes, bytearray, memoryview)
 # Asked at every record of a list: finding out takes longer than comparing one. Classes that come and go are let go.
 _fields: MutableMapping[type, Collection[str] | None] = WeakKeyDictionary()
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
-
 
 LONG_NUMBER_DIGITS = 19
 """The minimum number of digits of an integer beyond 64 bits."""
@@ -50,7 +50,7 @@ def find_difference(given: Any, got: Any) -> Difference | None:
         if kind in ALWAYS_SAME:
             return None
         if kind is int:
-            return None if _MIN_INT64 <= given <= _MAX_INT64 else ("", TOO_LARGE)
+            return None if MIN_INT64 <= given <= MAX_INT64 else ("", TOO_LARGE)
         if kind is float:
             return None if math.isfinite(given) else ("", NOT_FINITE)
         if kind is list:
@@ -65,7 +65,7 @@ def find_difference(given: Any, got: Any) -> Difference | None:
 def _compare_others(given: Any, got: Any) -> Difference | None:
     match got:
         case float() if isinstance(given, int) and not isinstance(given, bool):
-            return None if _MIN_INT64 <= given <= _MAX_INT64 else ("", TOO_LARGE)
+            return None if MIN_INT64 <= given <= MAX_INT64 else ("", TOO_LARGE)
         case None:
             return ("", NOT_FINITE) if isinstance(given, float) else _describe_change(given, got)
         case Decimal() if isinstance(given, Decimal):
@@ -76,14 +76,28 @@ def _compare_others(given: Any, got: Any) -> Difference | None:
             # Only named tuples of one type are the same, as other records are.
             is_named = hasattr(given, "_fields") or hasattr(got, "_fields")
             return _describe_change(given, got) if is_named else _compare_sequences(given, got)
+        case deque() if isinstance(given, deque):
+            if given.maxlen is not None:
+                return "", f"is a deque with maxlen={given.maxlen}, which would be lost"
+            return _compare_sequences(given, got)
+        case ZoneInfo() if isinstance(given, ZoneInfo):
+            return None if given.key == got.key else _describe_change(given, got)
         case set() | frozenset() if isinstance(given, Set):
             return _compare_sets(given, got)
         case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
             return None if bytes(given) == bytes(got) else _describe_change(given, got)
     same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
-    if not same_kind or given != got:
+    if not same_kind and is_numpy_scalar(type(given)):
+        return (
+            find_difference(given.item(), got)
+            if type(given.item()) is not type(given)
+            else _describe_change(given, got)
+        )
+    if same_kind and type(given).__eq__ is object.__eq__:
+        return None  # of a type with a codec: `Signature` compares what is stored
+    if not same_kind or given != got or getattr(given, "dtype", None) != getattr(got, "dtype", None):
         return _describe_change(given, got)
-    return ("", TOO_LARGE) if isinstance(given, int) and not _MIN_INT64 <= given <= _MAX_INT64 else None
+    return ("", TOO_LARGE) if isinstance(given, int) and not MIN_INT64 <= given <= MAX_INT64 else None
 
 
 def _describe_change(given: Any, got: Any) -> Difference:
@@ -110,7 +124,7 @@ def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
     if kinds != set(map(type, got)):
         return False
     if kinds == {int}:
-        return bool(min(given) >= _MIN_INT64 and max(given) <= _MAX_INT64)
+        return bool(min(given) >= MIN_INT64 and max(given) <= MAX_INT64)
     # A float that came back as one was finite: others are null in JSON.
     return kinds <= ALWAYS_SAME or kinds == {float}
 
@@ -175,7 +189,7 @@ def find_unkeepable(value: Any) -> Difference | None:
         case None | bool() | str() | bytes():
             return None
         case int():
-            return None if _MIN_INT64 <= value <= _MAX_INT64 else ("", TOO_LARGE)
+            return None if MIN_INT64 <= value <= MAX_INT64 else ("", TOO_LARGE)
         case float():
             return None if math.isfinite(value) else ("", NOT_FINITE)
         case Decimal():

@@ -6,14 +6,11 @@ type than the annotation is stored as it is.
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
-import msgspec
-
 from drumbeat.codec.fidelity import find_unkeepable
-from drumbeat.codec.json_codec import decode_bounded, decoder_of, describe_encoding_problem, encoder
+from drumbeat.codec.json_codec import PLAIN, JsonCodec, decode_bounded, describe_encoding_problem
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
 
 # What a number that JSON cannot keep looks like once written: only then is the value itself walked.
@@ -29,7 +26,7 @@ class Unstorable(Exception):
         self.reason = reason
 
 
-def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
+def encode_result(value: Any, *, limit: int = MAX_PAYLOAD, codec: JsonCodec = PLAIN) -> str:
     """The JSON of a result.
 
     Raises:
@@ -38,7 +35,7 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
     if value is None:
         return "null"
     try:
-        raw = encoder.encode(value)
+        raw = codec.encoder.encode(value)
     except Exception as error:  # a model's own serializers run in there, and may raise anything
         raise Unstorable(f"the result {describe_encoding_problem(error)}") from error
     if len(raw) > limit:
@@ -52,19 +49,11 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
     return raw.decode()
 
 
-def decode_result(raw: str | bytes, type: Any = None) -> Any:
+def decode_result(raw: str | bytes, type: Any = None, codec: JsonCodec = PLAIN) -> Any:
     """Decode a result by the return annotation; None stands for an unknown type.
 
     Raises:
         Undecodable: it is no JSON, or not of that type.
     """
-    try:
-        decoder = _decoder(type)
-    except TypeError:  # not hashable, as Annotated[int, [...]] is not
-        decoder = _decoder.__wrapped__(type)
+    decoder = codec.result_decoder_of(Any if type is None else type)
     return decode_bounded(decoder, raw, limit=_MAX_RESULT_READ, depth=MAX_DEPTH)
-
-
-@functools.lru_cache(maxsize=1_000)
-def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
-    return decoder_of(Any if type is None else type)

@@ -18,7 +18,7 @@ from drumbeat.codec import hints
 from drumbeat.codec.argument_errors import binding_error, changed_value_error, encoding_error, size_error, type_error
 from drumbeat.codec.fidelity import ALWAYS_SAME, LONG_NUMBER, LONG_NUMBER_DIGITS, find_difference, is_equal
 from drumbeat.codec.hints import Parameter
-from drumbeat.codec.json_codec import Undecodable, decode_bounded, decoder_of, encoder
+from drumbeat.codec.json_codec import PLAIN, JsonCodec, Undecodable, decode_bounded, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
 from drumbeat.errors import ConfigError, InvalidArguments
 
@@ -48,31 +48,42 @@ class _ResolvedSignature(msgspec.Struct, frozen=True, kw_only=True):
     min_long_length: int
     """JSON shorter than this contains no integer beyond 64 bits."""
     hash: str
-    returns: Any
+    has_codec: bool
+    """Whether a parameter contains a type for which the app has a codec."""
 
 
 class Signature:
     """The parameters of a task, and the stored form of its calls."""
 
-    def __init__(self, name: str, parameters: Iterable[Parameter], function: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parameters: Iterable[Parameter],
+        function: Callable[..., Any] | None = None,
+        codec: JsonCodec = PLAIN,
+    ) -> None:
         self.name = name
+        self.codec = codec
         self.parameters = tuple(parameters)
         self._function = function
         self._resolved_signature: _ResolvedSignature | None = None
+        self._returns: Any = None
+        """Resolved at first use: by then all codecs are registered."""
         self._max_positional = sum(p.kind != "keyword" for p in self.parameters)
         self._positional_only = frozenset(p.name for p in self.parameters if p.kind == "positional")
         self._is_plain = all(p.required and p.kind != "keyword" for p in self.parameters)
         self._values = _getter([p.name for p in self.parameters])
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Self:
+    def of(cls, function: Callable[..., Any], codec: JsonCodec = PLAIN) -> Self:
         """The signature of a function.
 
         Raises:
             ConfigError: a parameter cannot be stored; the message names it.
         """
         name = getattr(function, "__qualname__", None) or repr(function)
-        signature = cls(name, (_parameter(name, p) for p in inspect.signature(function).parameters.values()), function)
+        parameters = (_parameter(name, p) for p in inspect.signature(function).parameters.values())
+        signature = cls(name, parameters, function, codec)
         try:
             signature._resolved_signature = signature._resolve()
         except (NameError, AttributeError):
@@ -80,9 +91,9 @@ class Signature:
         return signature
 
     @classmethod
-    def of_value(cls, name: str, type: Any) -> Self:
+    def of_value(cls, name: str, type: Any, codec: JsonCodec = PLAIN) -> Self:
         """The signature of a batch task, which is enqueued with one value and called with many."""
-        signature = cls(name, [Parameter(name="value", kind="any", required=True, annotation=type)])
+        signature = cls(name, [Parameter(name="value", kind="any", required=True, annotation=type)], codec=codec)
         signature._resolved_signature = signature._resolve()
         return signature
 
@@ -99,7 +110,9 @@ class Signature:
     @property
     def returns(self) -> Any:
         """The type that results are decoded to; `Any` without an annotation, or if JSON cannot represent it."""
-        return self._ensure_resolved().returns
+        if self._returns is None:
+            self._returns = self._resolve_returns()
+        return self._returns
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD) -> str:
         """The JSON of a call.
@@ -111,7 +124,7 @@ class Signature:
         if plan.plain_types is not None and not kwargs and tuple(map(type, args)) == plan.plain_types:
             # Most calls: strings and numbers, which always survive the round trip.
             try:
-                raw = encoder.encode(plan.shape(*args))
+                raw = self.codec.encoder.encode(plan.shape(*args))
             except UnicodeEncodeError:
                 raw = b""
             is_small = len(raw) < plan.min_long_length or LONG_NUMBER.search(raw) is None
@@ -119,11 +132,11 @@ class Signature:
                 return raw.decode()
         call = self._bind(plan.shape, args, kwargs)
         try:
-            raw = encoder.encode(call)
+            raw = self.codec.encoder.encode(call)
         except Exception as error:  # a model's own serializers run in there, and may raise anything
-            raise encoding_error(self.name, self._given_arguments(call), error) from error
+            raise encoding_error(self.name, self.codec, self._given_arguments(call), error) from error
         if len(raw) > limit:
-            raise size_error(self.name, self._given_arguments(call), len(raw), limit)
+            raise size_error(self.name, self.codec, self._given_arguments(call), len(raw), limit)
         if b"\\u0000" in raw or len(raw) > 2 * MAX_DEPTH:
             self._check_text(raw, call)
         try:
@@ -137,6 +150,8 @@ class Signature:
                 continue
             if not (by_equality and is_equal(value, arrived, raw)) and find_difference(value, arrived) is not None:
                 self._raise_for_changed(plan, call, back)
+        if plan.has_codec and not self.codec.is_same_json(call, back):
+            self._raise_for_codec(call, back)
         return raw.decode()
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -192,12 +207,12 @@ class Signature:
         return _ResolvedSignature(
             hints=types,
             shape=shape,
-            decoder=decoder_of(shape),
+            decoder=self.codec.decoder_of(shape),
             by_equality=tuple(map(hints.can_compare_by_equality, types.values())),
             plain_types=tuple(types.values()) if is_plain else None,
             min_long_length=len(encoder.encode(dict.fromkeys(types, 0))) - len(types) + LONG_NUMBER_DIGITS,
-            hash=hints.fingerprint([(p.name, p.kind, p.required, types[p.name]) for p in self.parameters]),
-            returns=self._resolve_returns(),
+            hash=hints.fingerprint([(p.name, p.kind, p.required, types[p.name]) for p in self.parameters], self.codec),
+            has_codec=any(hints.has_codec(hint, self.codec) for hint in types.values()),
         )
 
     def _build_struct(self, types: dict[str, Any]) -> type[Any]:
@@ -213,18 +228,20 @@ class Signature:
             hint = parameter.annotation
             if self._function is not None:
                 hint = hints.resolve_hint(hint, self._function)
-            decoder_of(hint)
-            unknown = hints.find_unsupported(hint)
+            self.codec.decoder_of(hint)
+            unknown = hints.find_unsupported(hint, self.codec)
         except (NameError, AttributeError) as error:
             error.args = (f"of parameter {parameter.name!r}: {error}",)
             raise
         except (TypeError, SyntaxError) as error:
-            raise ConfigError(f"{self.name}: parameter {parameter.name!r}: {error}", parameter.name) from error
+            reason = hints.describe_refused_union(error) or error
+            raise ConfigError(f"{self.name}: parameter {parameter.name!r}: {reason}", parameter.name) from error
         if unknown is not None:
             raise ConfigError(
                 f"{self.name}: parameter {parameter.name!r} is annotated {hints.format_hint(hint)}, "
                 f"but {hints.format_hint(unknown)} cannot be stored as JSON: "
-                "use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
+                "use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model, "
+                f"or register @app.codec({hints.format_hint(unknown)}) before this task",
                 parameter.name,
             )
         return hint
@@ -234,8 +251,8 @@ class Signature:
             return Any
         try:
             hint = hints.resolve_hint(inspect.signature(self._function).return_annotation, self._function)
-            decoder_of(hint)
-            return Any if hints.find_unsupported(hint) else hint
+            self.codec.decoder_of(hint)
+            return Any if hints.find_unsupported(hint, self.codec) else hint
         except (NameError, AttributeError, TypeError, SyntaxError):
             return Any  # the type of a result must not keep a task from being registered
 
@@ -248,8 +265,13 @@ class Signature:
 
     def _raise_for_first(self, call: Any, is_bad: Callable[[bytes], bool], reason: str) -> None:
         for name, value in self._given_arguments(call).items():
-            if is_bad(encoder.encode(value)):
+            if is_bad(self.codec.encoder.encode(value)):
                 raise InvalidArguments(f"{self.name}: argument {name!r} {reason}", name)
+
+    def _raise_for_codec(self, call: Any, back: Any) -> None:
+        for name, value in self._given_arguments(call).items():
+            if not self.codec.is_same_json(value, getattr(back, name)):
+                raise InvalidArguments(f"{self.name}: argument {name!r} would arrive changed by its codec", name)
 
     def _raise_for_changed(self, plan: _ResolvedSignature, call: Any, back: Any) -> None:
         for name, value in self._given_arguments(call).items():

@@ -202,7 +202,7 @@ def build_forwarder(
     check_option_names("app.forward", options, ForwardOptions.__annotations__)
     size = checked.batch if batch is None else batch
     parsed = parse_task_options(cast("TaskOptions", options), batch=size, is_async=True)
-    signature = EventSignature.of_value(name, value_type)
+    signature = EventSignature.of_value(name, value_type, enqueuer.codec)
     task: ForwardTask[Any] = ForwardTask(enqueuer, forwarder.send, name, parsed, signature)
     task.is_claiming_paused = forwarder.is_paused
     return task, forwarder

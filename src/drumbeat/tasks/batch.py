@@ -43,7 +43,7 @@ class BatchTask(Task[[T], R], Generic[T, R]):
 
     def __init__(self, enqueuer: Enqueuer, function: Callable[..., Any], name: str, options: Options) -> None:
         value_type, self._returns = _types_of(function, name)
-        super().__init__(enqueuer, function, name, options, Signature.of_value(name, value_type))
+        super().__init__(enqueuer, function, name, options, Signature.of_value(name, value_type, enqueuer.codec))
 
     @property
     def returns(self) -> Any:

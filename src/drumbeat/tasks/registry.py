@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from drumbeat.codec import JsonCodec
 from drumbeat.errors import ConfigError, UnknownTask
 from drumbeat.names import check_name
 
+from .around import Around
 from .task import Task
 
 
@@ -58,13 +60,35 @@ class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._more_queues: set[str] = set()
+        self._arounds: list[Around] = []
+        self.codec = JsonCodec()
+        """How arguments and results are stored."""
 
     def declare_queues(self, queues: Iterable[str]) -> None:
         """Let workers take these as well, besides those of the tasks."""
         self._more_queues.update(check_name("queue", queue, ConfigError) for queue in queues)
 
     def add(self, task: Task[..., Any]) -> None:
+        if task.runs_user_code:
+            for around in self._arounds:
+                around.check_handler(task.name, is_async=task.is_async)
         add_unique("tasks", self._tasks, task)
+
+    @property
+    def arounds(self) -> Sequence[Around]:
+        """What surrounds handlers, the outermost first."""
+        return self._arounds
+
+    def add_around(self, around: Around) -> None:
+        for task in self:
+            if task.runs_user_code:
+                around.check_handler(task.name, is_async=task.is_async)
+        for position, other in enumerate(self._arounds):
+            is_reloaded = other.name == around.name and _is_registered_again(other, around)
+            if is_reloaded or other.function is around.function:
+                self._arounds[position] = around
+                return
+        self._arounds.append(around)
 
     def find(self, name: str) -> Task[..., Any] | None:
         return self._tasks.get(name)

@@ -45,7 +45,7 @@ class Room(RegisteredFunction[P, R]):
     def __init__(self, client: Enqueuer, function: Callable[..., Any], name: str, timeout_us: int | None) -> None:
         super().__init__(client, function, name)
         self.timeout_us = timeout_us
-        self.signature = Signature.of(function)
+        self.signature = Signature.of(function, client.codec)
 
     def fan_out(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Split the first argument, a list, over the live workers, evenly and in order; each gets the other arguments too.

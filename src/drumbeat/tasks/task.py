@@ -65,7 +65,7 @@ class Task(RegisteredFunction[P, R]):
     ) -> None:
         super().__init__(enqueuer, function, name)
         self.options = options
-        self.signature: ArgumentCodec = Signature.of(function) if signature is None else signature
+        self.signature: ArgumentCodec = Signature.of(function, enqueuer.codec) if signature is None else signature
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
         self._on_dead: str | None = None

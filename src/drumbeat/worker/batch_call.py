@@ -5,7 +5,7 @@ from typing import Any
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.tasks import Call
-from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, from_exception, from_value
+from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, ResultEncoder, from_exception, from_value
 from drumbeat.worker.task_spec import Arguments
 
 
@@ -29,7 +29,7 @@ def build_calls(jobs: list[ClaimedJob], arguments: list[Arguments]) -> list[Call
     ]
 
 
-def split_results(task: str, calls: int, answers: Any, payload_limit: int) -> list[HandlerResult]:
+def split_results(task: str, calls: int, answers: Any, encode: ResultEncoder) -> list[HandlerResult]:
     """None: all succeeded. A list: for each call its result, or the exception (also Snooze, RetryLater) that ended it."""
     if answers is None:
         return [RETURNED_NOTHING] * calls
@@ -40,6 +40,6 @@ def split_results(task: str, calls: int, answers: Any, payload_limit: int) -> li
         )
         return [from_exception(error)] * calls
     return [
-        from_exception(answer) if isinstance(answer, BaseException) else from_value(answer, payload_limit)
+        from_exception(answer) if isinstance(answer, BaseException) else from_value(answer, encode)
         for answer in answers
     ]

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from drumbeat import appref, logs, tracing
+from drumbeat.codec import encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.errors import DrumbeatError
@@ -178,7 +179,8 @@ class ChildServer:
         self._settings = settings
         self._link = link
         transactional = transactional_for(settings.url, namespace=settings.namespace, clock=app.clock)
-        link.completer = JobCompleter(transactional, lambda: link.instance, payload_limit=settings.payload_limit)
+        self._encode_result = functools.partial(encode_result, limit=settings.payload_limit, codec=app.registry.codec)
+        link.completer = JobCompleter(transactional, lambda: link.instance, encode_result=self._encode_result)
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._stopping = asyncio.Event()
@@ -265,8 +267,8 @@ class ChildServer:
         try:
             value = self._call(spec, call, context)
             if spec.batch:
-                return split_results(spec.name, 1, value, self._settings.payload_limit)[0]
-            return from_value(value, self._settings.payload_limit)
+                return split_results(spec.name, 1, value, self._encode_result)[0]
+            return from_value(value, self._encode_result)
         except BaseException as error:  # the handler's own, including SystemExit
             return from_exception(error, running.aborted.reason)
 

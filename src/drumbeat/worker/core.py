@@ -4,8 +4,10 @@ WorkerCore (this module) <-- WorkerParts (parts.py) <-- Worker (worker.py)
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
 
+from drumbeat.codec import encode_result
 from drumbeat.ids import InstanceId
 from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
@@ -49,6 +51,7 @@ class WorkerCore:
         self.clock = app.clock
         self.events = app.events
         self.journal = journal
+        self.encode_result = functools.partial(encode_result, limit=settings.payload_limit, codec=app.registry.codec)
         self.task_specs = build_task_specs(app.registry, in_process=in_process)
         self.identity = Identity()
         self.store_clock = StoreClock(app.clock.now_us)

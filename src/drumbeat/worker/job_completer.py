@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from drumbeat.codec import Unstorable, encode_result
+from drumbeat.codec import Unstorable
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional
+from drumbeat.worker.result import ResultEncoder
 
 
 class JobCompleter:
@@ -25,12 +26,12 @@ class JobCompleter:
         transactional: Transactional,
         identity: Callable[[], InstanceId],
         *,
-        payload_limit: int,
+        encode_result: ResultEncoder,
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
         self._identity = identity
-        self._payload_limit = payload_limit
+        self._encode_result = encode_result
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 
@@ -60,7 +61,7 @@ class JobCompleter:
         encoded = reason = None
         if result is not None:
             try:
-                encoded = encode_result(result, limit=self._payload_limit)
+                encoded = self._encode_result(result)
             except Unstorable as error:
                 reason = error.reason
         job.completion = Completion.UNCONFIRMED

@@ -60,7 +60,7 @@ class WorkerParts:
         completer = JobCompleter(
             store.transactional,
             core.identity,
-            payload_limit=settings.payload_limit,
+            encode_result=core.encode_result,
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)
@@ -103,5 +103,5 @@ def _loop_watch(core: WorkerCore, rooms: RoomConsumer) -> LoopWatch:
     def on_blocked(seconds: float, tasks: tuple[str, ...], where: str) -> None:
         core.events.emit(LoopBlocked(instance=core.identity(), seconds=seconds, tasks=tasks, where=where))
 
-    handlers = rooms.functions | {name: spec.function for name, spec in core.task_specs.items()}
+    handlers = rooms.functions | {task.name: task.function for task in core.app.registry}
     return LoopWatch(core.clock, handlers, lambda: len(core.runs) > 0 or rooms.running > 0, on_blocked)

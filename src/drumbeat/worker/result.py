@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from drumbeat.codec import Unstorable, encode_result, make_storable
+from drumbeat.codec import Unstorable, make_storable
 from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.dead_letter import make_follow_up
@@ -29,6 +29,10 @@ TRACEBACK_LIMIT = 20_000
 MAX_FRAMES = 50
 MAX_CHAIN = 50
 _SHARED_FIELDS = tuple(name for name in ClaimedJob.__struct_fields__ if name in JOB_FIELDS)
+
+
+ResultEncoder = Callable[[Any], str]
+"""The JSON of a result; raises Unstorable."""
 
 
 class ResultKind(StrEnum):
@@ -70,12 +74,12 @@ class RetryPolicy(Protocol):
     backoff: Backoff
 
 
-def from_value(value: Any, payload_limit: int) -> HandlerResult:
+def from_value(value: Any, encode: ResultEncoder) -> HandlerResult:
     """The handler returned this."""
     if value is None:
         return RETURNED_NOTHING
     try:
-        return HandlerResult(kind=ResultKind.RETURNED, result=encode_result(value, limit=payload_limit))
+        return HandlerResult(kind=ResultKind.RETURNED, result=encode(value))
     except Unstorable as error:
         return HandlerResult(kind=ResultKind.RETURNED, result_error=error.reason)
 

@@ -65,7 +65,7 @@ class JobRunner:
         self._store_now = core.store_now
         self._identity = core.identity
         self._stuck = core.stuck
-        self._payload_limit = core.settings.payload_limit
+        self._encode_result = core.encode_result
         self._prefetch = prefetch
         self._reporter = reporter
         self._threads = threads
@@ -110,7 +110,7 @@ class JobRunner:
             value = await spec.function(*args, **kwargs)
             if me.cancelling():
                 await yield_to_loop()  # the handler cancelled itself just before it returned: that arrives here
-            result = results.RETURNED_NOTHING if value is None else results.from_value(value, self._payload_limit)
+            result = results.RETURNED_NOTHING if value is None else results.from_value(value, self._encode_result)
         except BaseException as error:  # the handler's own
             result = self._from_error(run, spec, error)
         finally:
@@ -228,8 +228,8 @@ class JobRunner:
                 return self._from_exception(run, submitted.error)
             value = submitted.value
         if spec.batch:
-            return split_results(spec.name, len(run.jobs), value, self._payload_limit)
-        return results.from_value(value, self._payload_limit)
+            return split_results(spec.name, len(run.jobs), value, self._encode_result)
+        return results.from_value(value, self._encode_result)
 
     def abandon(self, slot: int, run: HandlerRun) -> None:
         """The handler of an interrupted run does not end: report the run as aborted, and leave the handler behind."""

@@ -1,7 +1,7 @@
 """What a worker needs of each task to run its jobs, and what follows from arguments that it cannot decode."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,9 @@ from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.errors import InvalidArguments
 from drumbeat.retry import Backoff
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
-from drumbeat.tasks import Task
+from drumbeat.tasks import Registry, Task
+from drumbeat.tasks.around import Around
+from drumbeat.worker.around_call import surround
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -21,9 +23,9 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class TaskSpec:
     """A task as plain attributes, for the hot path."""
 
-    def __init__(self, task: Task[..., Any]) -> None:
+    def __init__(self, task: Task[..., Any], arounds: Sequence[Around] = ()) -> None:
         self.name = task.name
-        self.function: Callable[..., Any] = task.function
+        self.function: Callable[..., Any] = surround(task, arounds)
         self.is_async = task.is_async
         self.pool = task.options.pool
         self.batch = task.options.batch
@@ -67,9 +69,9 @@ class TaskSpec:
         return self.decode(self._task.signature.encode((), upgraded, limit=MAX_PAYLOAD_LIMIT))
 
 
-def build_task_specs(tasks: Iterable[Task[..., Any]], *, in_process: bool = False) -> dict[str, TaskSpec]:
+def build_task_specs(registry: Registry, *, in_process: bool = False) -> dict[str, TaskSpec]:
     """`in_process`: what would run in a child process runs in this one, as its function allows."""
-    specs = {task.name: TaskSpec(task) for task in tasks}
+    specs = {task.name: TaskSpec(task, registry.arounds) for task in registry}
     for spec in specs.values():
         if in_process and spec.pool == "process":
             spec.pool = "loop" if spec.is_async else "thread"
