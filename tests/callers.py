@@ -138,7 +138,7 @@ def django_program(database: dict[str, Any], stack: contextlib.AsyncExitStack) -
     # Django looks whether a loop runs here, and refuses: tests that talk to it from one know what they do.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     if not settings.configured:
-        settings.configure(LOGGING_CONFIG=None)
+        os.environ["DJANGO_SETTINGS_MODULE"] = "tests.apps.django_site.settings"
         django.setup()
     handler = ConnectionHandler({"default": database})
     conn = ConnectionProxy(handler, "default")

@@ -22,7 +22,7 @@ from drumbeat import appref
 from drumbeat.contrib.django.connection_scope import surround_handlers
 from drumbeat.contrib.django.project import app, database_alias, project_app, read_setting
 from drumbeat.errors import ConfigError, DrumbeatError
-from drumbeat.store.urls import migrate_store
+from drumbeat.store.urls import migrate_store, parse
 from drumbeat.sync_loop import SYNC_LOOP
 
 COMMAND = "drumbeat"
@@ -80,7 +80,7 @@ def check_setting(app_configs: Any = None, **kwargs: Any) -> Iterable[checks.Che
     """Of Django's system checks: `settings.DRUMBEAT` is there, and right."""
     try:
         if "app" not in read_setting() and not _is_in_memory(database_alias()):
-            app._internals.load_settings()
+            parse(app._internals.load_settings().url)
     except DrumbeatError as error:
         return [checks.Error(str(error), id="drumbeat.E001")]
     return []

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from drumbeat.app import Drumbeat
 from drumbeat.contrib.django.project import app as default_app
-from drumbeat.contrib.django.project import database_alias, project_app
+from drumbeat.contrib.django.project import job_database, project_app
 from drumbeat.contrib.django.task_handler import TaskHandler, find_handler
 from drumbeat.contrib.django.task_result import TaskChanges, build_result, enqueued_at, new_result, to_job_priority
 from drumbeat.contrib.django.tasks_framework import load_framework
@@ -48,7 +48,7 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        self._app = project_app()
+        self._app = find_app()
         self._task_options = {"retries": 0} | {
             name: value for name, value in self.options.items() if name in TASK_OPTIONS
         }
@@ -105,7 +105,7 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
         return result
 
     def _database(self) -> str | None:
-        return database_alias() if self._app is default_app else None
+        return job_database() if self._app is default_app else None
 
     def _build_job(self, task: Any, result: Any) -> NewJob:
         run_after = task.run_after
@@ -143,6 +143,14 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
             return []
         hint = 'add "drumbeat.contrib.django" to INSTALLED_APPS'
         return [checks.Error("the backend of tasks has no workers", hint=hint, id="drumbeat.E003")]
+
+
+def find_app() -> Drumbeat:
+    """A wrong setting is told by the system check, and by the first use: here it would hide the check behind a traceback."""
+    try:
+        return project_app()
+    except ConfigError:
+        return default_app
 
 
 def call(work: Coroutine[Any, Any, T]) -> T:

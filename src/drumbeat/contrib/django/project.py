@@ -115,6 +115,16 @@ app: Drumbeat = ProjectApp()
 """The project's app, unless `settings.DRUMBEAT` names another."""
 
 
+def job_database() -> str | None:
+    """The database of the site on whose connection jobs can be enqueued; None while a test, or a flag, has put another store in
+    its place."""
+    if (alias := database_alias()) is None:
+        return None
+    name = "url" if read_setting().get("url") is None else "outbox"
+    is_replaced = app.settings.origin[name] != app._internals.code_origin.format(name=name)
+    return None if is_replaced else alias
+
+
 def project_app() -> Drumbeat:
     """`app`, or the one that `settings.DRUMBEAT` names.
 

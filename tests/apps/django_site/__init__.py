@@ -1,0 +1,1 @@
+"""A Django project of the tests: its settings, and an app with tasks of all kinds."""
