@@ -1,5 +1,6 @@
 """The example project, as its own text says: migrated, served, and worked for by `manage.py`, with a database of PostgreSQL."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,10 +15,12 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
+from drumbeat import Drumbeat
 from tests.cli.command import build_environment
-from tests.conftest import SERVERS, fresh_url
+from tests.conftest import SERVERS
 from tests.meta.project import ROOT
 from tests.servers.ports import free_port
+from tests.servers.postgres import Databases
 from tests.waiting import until_sync
 
 EXAMPLE = ROOT / "examples" / "django_shop"
@@ -96,7 +99,7 @@ def log_in(browser: httpx.Client, name: str) -> httpx.Response:
 
 
 def test_the_example_works_as_it_says(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, empty_postgres(tmp_path))
+    shop = Shop(tmp_path, empty_postgres())
     migrated = shop.manage("migrate")
     assert migrated.returncode == 0, migrated.stderr
     assert shop.manage("shell", "-c", USERS).returncode == 0
@@ -128,11 +131,11 @@ def test_the_example_works_as_it_says(tmp_path: Path) -> None:
     assert sorted(re.findall(r'"task":\s*"([\w.]+)"', listed)) == ["orders.tasks.thank", "ship"]
 
 
-def empty_postgres(folder: Path) -> str:
+def empty_postgres() -> str:
     """A database in which `manage.py migrate` must make every table."""
-    url = fresh_url("postgres", folder)
-    SERVERS["postgres"]  # the server of `fresh_url`
-    return url
+    databases = SERVERS["postgres"]
+    assert isinstance(databases, Databases)
+    return asyncio.run(databases.server.create_database("django_shop"))
 
 
 # --- development ---
@@ -141,14 +144,27 @@ def empty_postgres(folder: Path) -> str:
 def test_a_worker_with_reload_takes_new_code_and_survives_a_mistake(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     assert shop.manage("migrate", "--verbosity", "0").returncode == 0
+    client = Drumbeat(f"sqlite:///{shop.folder}/shop.db").sync
+
+    def is_served() -> bool:
+        return any("count" in each.tasks for each in client.instances.list())
+
+    def count() -> object:
+        return client.jobs.enqueue("count", {"state": "taken"}).result(timeout=60)
+
     with shop.start("manage.py", "drumbeat", "run", "--reload", "--log-level", "error") as keeper:
-        assert run(shop, "ship") == "no tea"
+        until_sync(is_served, deadline=60, what="the worker")
+        assert count() == 0
+        shop.change("orders/tasks.py", "return await Order.objects.filter(state=state).acount()", "return 42")
+        until_sync(lambda: count() == 42, deadline=60, what="the new code")
+        shop.change("orders/tasks.py", "return 42", "return (")
+        until_sync(lambda: not is_served(), deadline=60, what="the end of the worker")
+        shop.change("orders/tasks.py", "return (", "return 43")
+        until_sync(is_served, deadline=60, what="the worker")
+        assert count() == 43
         os.kill(keeper.pid, signal.SIGTERM)
         assert keeper.wait(40) == 0
-
-
-def run(shop: Shop, task: str) -> str:
-    return ""
+    client.close()
 
 
 # --- bad input ---
@@ -158,7 +174,12 @@ def run(shop: Shop, task: str) -> str:
     ("file", "old", "new", "said"),
     [
         ("shop/settings.py", "DRUMBEAT = ", "OTHER = ", "settings.DRUMBEAT is missing: add DRUMBEAT"),
-        ("shop/settings.py", '"database": "default"', '"URL": "x"', "settings.DRUMBEAT has no key 'URL'; did you mean 'url'?"),
+        (
+            "shop/settings.py",
+            '"database": "default"',
+            '"URL": "x"',
+            "settings.DRUMBEAT has no key 'URL'; did you mean 'url'?",
+        ),
         ("shop/settings.py", '"database": "default"', '"app": "nowhere:app"', "there is no module 'nowhere'"),
         ("orders/tasks.py", "@app.task\ndef", "@app.tusk\ndef", "module 'orders.tasks' cannot be imported: "),
     ],

@@ -68,9 +68,7 @@ async def test_arguments_and_results_pass_through_the_codec_wherever_they_are() 
         job = await convert.enqueue(
             [Money(1, "EUR"), Money(2, "EUR")], {"b": Range(1, 2), "none": None}, one=Money(3, "EUR")
         )
-        assert (
-            await job.job()
-        ).args == '{"prices":[[1,"EUR"],[2,"EUR"]],"by":{"b":"1-2","none":null},"one":[3,"EUR"]}'
+        assert (await job.job()).args == '{"prices":[[1,"EUR"],[2,"EUR"]],"by":{"b":"1-2","none":null},"one":[3,"EUR"]}'
         await kit.run_until_idle()
         assert vars((await job.result())["sum"]) == {"cents": 6, "currency": "EUR"}
         performed = await kit.perform(convert.bind([], {"b": Range(1, 2), "none": None}, Money(1, "EUR")))

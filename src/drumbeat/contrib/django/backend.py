@@ -68,15 +68,15 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
         self._register(task)
 
     def _register(self, task: Any) -> Task[..., Any]:
-        registry = self._app._internals.registry
-        found = registry.find(task.module_path)
+        internals = self._app._internals
+        found = internals.registry.find(task.module_path)
         known = find_handler(found)
         if found is not None and known is not None and known.task.func is task.func:
             return found
         try:
             options: Any = {"name": task.module_path, "priority": to_job_priority(int(task.priority))}
             decorate = self._app.task(**options, queue=task.queue_name, **self._task_options)
-            handler = TaskHandler(task, type(self))
+            handler = TaskHandler(task, type(self), lambda: internals.clock.now_us())
             made: Task[..., Any] = decorate(handler.build())
         except ConfigError as error:
             raise _framework.InvalidTask(str(error)) from error
@@ -114,7 +114,11 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
         changes = TaskChanges(backend=task.backend, priority=int(task.priority), run_after=task.run_after)
         try:
             bound = self._register(task).using(
-                queue=task.queue_name, priority=to_job_priority(int(task.priority)), at=run_after
+                queue=task.queue_name,
+                priority=to_job_priority(int(task.priority)),
+                at=run_after,
+                retries=self._task_options["retries"],
+                timeout=self._task_options.get("timeout"),
             )
             return bound.bind(result.args, result.kwargs, msgspec.to_builtins(changes) or None)
         except InvalidArguments as error:

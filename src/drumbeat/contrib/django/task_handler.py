@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, cast
 
-from drumbeat.clock import SYSTEM
 from drumbeat.context import RunningJob, current_job
 from drumbeat.contrib.django.task_result import (
     apply_changes,
@@ -34,8 +34,9 @@ FINAL = frozenset({OutcomeKind.DEAD, OutcomeKind.CANCELLED})
 class TaskHandler:
     """Runs the jobs of one task. `task` is as its decorator made it, `sender` the class of its backend."""
 
-    def __init__(self, task: Any, sender: type) -> None:
+    def __init__(self, task: Any, sender: type, now_us: Callable[[], int]) -> None:
         self.task = task
+        self._now_us = now_us
         self.options = Options()
         """Set once it is registered."""
         self._sender = sender
@@ -86,7 +87,8 @@ class TaskHandler:
         return value
 
     def _begin(self, args: list[Any], kwargs: dict[str, Any], changes: object) -> tuple[RunningJob, Any]:
-        running, now = current_job(), _now()
+        running = current_job()
+        started_at = to_django_time(from_us(running.started_us))
         result = new_result(
             apply_changes(self.task, running.queue, changes),
             running.id,
@@ -94,18 +96,23 @@ class TaskHandler:
             kwargs,
             status=self._framework.TaskResultStatus.RUNNING,
             enqueued_at=enqueued_at(running.id),
-            started_at=now,
-            last_attempted_at=now,
+            started_at=started_at,
+            last_attempted_at=started_at,
             # Of earlier attempts only their number is known here.
             worker_ids=["" for _ in range(1, running.attempt)] + [str(running.instance)],
         )
         return running, result
 
+    def _now(self) -> datetime:
+        return to_django_time(from_us(self._now_us()))
+
     def _context(self, result: Any) -> list[Any]:
         return [self._framework.TaskContext(task_result=result)] if self.task.takes_context else []
 
     def _succeed(self, result: Any, value: Any) -> None:
-        set_fields(result, status=self._framework.TaskResultStatus.SUCCESSFUL, finished_at=_now(), _return_value=value)
+        set_fields(
+            result, status=self._framework.TaskResultStatus.SUCCESSFUL, finished_at=self._now(), _return_value=value
+        )
 
     def _fail(self, running: RunningJob, result: Any, error: BaseException) -> bool:
         """Record the error; whether the job ends with it, by the worker's own rule."""
@@ -121,7 +128,7 @@ class TaskHandler:
             finished_at=running.started_us,
         )
         result.errors.append(to_task_error(ended.error or results.describe_failure(error)))
-        set_fields(result, status=self._framework.TaskResultStatus.FAILED, finished_at=_now())
+        set_fields(result, status=self._framework.TaskResultStatus.FAILED, finished_at=self._now())
         return outcome is not None and outcome.kind in FINAL
 
 
@@ -129,7 +136,3 @@ def find_handler(task: Task[..., Any] | None) -> TaskHandler | None:
     """Of a registered task; None: it is none of Django's framework."""
     found: TaskHandler | None = getattr(getattr(task, "function", None), "django_handler", None)
     return found
-
-
-def _now() -> Any:
-    return to_django_time(from_us(SYSTEM.now_us()))
