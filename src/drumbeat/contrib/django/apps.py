@@ -20,6 +20,7 @@ from django.utils.module_loading import module_has_submodule
 
 from drumbeat import appref
 from drumbeat.contrib.django.connection_scope import surround_handlers
+from drumbeat.contrib.django.database_url import is_in_memory
 from drumbeat.contrib.django.project import app, database_alias, project_app, read_setting
 from drumbeat.errors import ConfigError, DrumbeatError
 from drumbeat.store.urls import migrate_store, parse
@@ -95,5 +96,4 @@ def migrate_jobs(sender: Any, using: str, **kwargs: Any) -> None:
 
 
 def _is_in_memory(alias: str | None) -> bool:
-    """As Django's tests on SQLite are by default: there a job can be queued, and no worker sees it."""
-    return alias is not None and "mode=memory" in str(connections[alias].settings_dict["NAME"])
+    return alias is not None and is_in_memory(str(connections[alias].settings_dict["NAME"]))
