@@ -12,9 +12,9 @@ from drumbeat import Drumbeat
 from drumbeat.contrib.django import app, dashboard
 from drumbeat.contrib.django.apps import check_setting, load_tasks
 from drumbeat.contrib.django.connection_scope import close_stale
-from drumbeat.contrib.django.database_url import database_url
-from drumbeat.contrib.django.management.commands.drumbeat import without_django_options
-from drumbeat.contrib.django.project import job_database, project_app
+from drumbeat.contrib.django.database_url import build_database_url
+from drumbeat.contrib.django.management.commands.drumbeat import drop_django_options
+from drumbeat.contrib.django.project import find_job_database, load_project_app
 from drumbeat.errors import ConfigError
 from drumbeat.store.urls import parse
 from drumbeat.testing import Kit
@@ -33,7 +33,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> Described:
         empty = {"NAME": "shop", "USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {}}
         monkeypatch.setattr(connections["default"], "vendor", vendor)
         monkeypatch.setattr(connections["default"], "settings_dict", empty | facts)
-        return database_url("default")
+        return build_database_url("default")
 
     return describe
 
@@ -63,12 +63,12 @@ def test_a_mistake_is_told_by_the_check_in_one_line(given: object, said: str) ->
 
 def test_an_app_of_the_projects_own() -> None:
     with override_settings(DRUMBEAT={"app": "tests.django.test_project:own_app"}):
-        assert project_app().settings.url.endswith("own.db")
+        assert load_project_app().settings.url.endswith("own.db")
         assert list(check_setting()) == []
         with pytest.raises(ConfigError, match=r"import that one, not drumbeat\.contrib\.django\.app"):
             app._internals.load_settings()
     with override_settings(DRUMBEAT={"app": "nowhere:app"}), pytest.raises(ConfigError, match="there is no module"):
-        project_app()
+        load_project_app()
 
 
 def test_every_setting_can_be_set_and_messages_name_it() -> None:
@@ -81,7 +81,7 @@ def test_every_setting_can_be_set_and_messages_name_it() -> None:
 def test_a_database_beside_another_store_is_its_outbox() -> None:
     with override_settings(DRUMBEAT={"url": "redis://localhost", "database": "default"}):
         found = app._internals.load_settings()
-    assert (found.url, found.outbox) == ("redis://localhost", database_url("default"))
+    assert (found.url, found.outbox) == ("redis://localhost", build_database_url("default"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_tests_of_a_site_in_memory_use_the_kit(described: Described) -> None:
     with pytest.raises(ConfigError, match="in memory"):
         parse(app._internals.load_settings().url)
     with Kit(app) as kit:
-        assert job_database() is None
+        assert find_job_database() is None
         tasks.note.enqueue(1)
         kit.run_until_idle()
         assert kit.ran(tasks.note.module_path) == 1
@@ -146,7 +146,7 @@ def test_the_dashboard_needs_a_path() -> None:
 
 def test_options_of_django_are_not_passed_on() -> None:
     given = ["run", "--settings", "shop.settings", "--pythonpath=lib", "--role", "worker"]
-    assert without_django_options(given) == ["run", "--role", "worker"]
+    assert drop_django_options(given) == ["run", "--role", "worker"]
 
 
 def test_a_command_called_by_a_program(capsys: pytest.CaptureFixture[str]) -> None:

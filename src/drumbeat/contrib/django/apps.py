@@ -21,7 +21,7 @@ from django.utils.module_loading import module_has_submodule
 from drumbeat import appref
 from drumbeat.contrib.django.connection_scope import surround_handlers
 from drumbeat.contrib.django.database_url import is_in_memory
-from drumbeat.contrib.django.project import app, database_alias, project_app, read_setting
+from drumbeat.contrib.django.project import app, get_database_alias, load_project_app, read_setting
 from drumbeat.errors import ConfigError, DrumbeatError
 from drumbeat.store.urls import migrate_store, parse
 from drumbeat.sync_loop import SYNC_LOOP
@@ -46,7 +46,7 @@ class DrumbeatConfig(AppConfig):  # type: ignore[misc]
         except ConfigError:
             return  # the check says so, and the first use of the app
         try:
-            surround_handlers(project_app())
+            surround_handlers(load_project_app())
             load_tasks()
         except ConfigError as error:
             # Without its tasks a site must not start; our own command says it in one line.
@@ -80,7 +80,7 @@ def load_tasks() -> None:
 def check_setting(app_configs: Any = None, **kwargs: Any) -> Iterable[checks.CheckMessage]:
     """Of Django's system checks: `settings.DRUMBEAT` is there, and right."""
     try:
-        if "app" not in read_setting() and not _is_in_memory(database_alias()):
+        if "app" not in read_setting() and not _is_in_memory(get_database_alias()):
             parse(app._internals.load_settings().url)
     except DrumbeatError as error:
         return [checks.Error(str(error), id="drumbeat.E001")]
@@ -89,7 +89,7 @@ def check_setting(app_configs: Any = None, **kwargs: Any) -> Iterable[checks.Che
 
 def migrate_jobs(sender: Any, using: str, **kwargs: Any) -> None:
     """After `manage.py migrate` of the database in which jobs are, or are left for another store; also of a test's."""
-    if not getattr(settings, "DRUMBEAT", None) or using != database_alias() or _is_in_memory(using):
+    if not getattr(settings, "DRUMBEAT", None) or using != get_database_alias() or _is_in_memory(using):
         return
     found = app._internals.load_settings()
     SYNC_LOOP.run("manage.py migrate", migrate_store(found.outbox or found.url, namespace=found.namespace))

@@ -22,9 +22,9 @@ from django.utils import timezone
 
 from drumbeat.app import Drumbeat
 from drumbeat.contrib.django.project import app as default_app
-from drumbeat.contrib.django.project import job_database, project_app
+from drumbeat.contrib.django.project import find_job_database, load_project_app
 from drumbeat.contrib.django.task_handler import TaskHandler, find_handler
-from drumbeat.contrib.django.task_result import TaskChanges, build_result, enqueued_at, new_result, to_job_priority
+from drumbeat.contrib.django.task_result import TaskChanges, build_result, get_enqueued_at, new_result, to_job_priority
 from drumbeat.contrib.django.tasks_framework import load_framework
 from drumbeat.core.job import NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobExpired, JobNotFound
@@ -100,12 +100,12 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
         else:
             call(client.enqueue(job))
         object.__setattr__(result, "id", job.id)
-        object.__setattr__(result, "enqueued_at", enqueued_at(job.id))
+        object.__setattr__(result, "enqueued_at", get_enqueued_at(job.id))
         _framework.task_enqueued.send_robust(type(self), task_result=result)
         return result
 
     def _database(self) -> str | None:
-        return job_database() if self._app is default_app else None
+        return find_job_database() if self._app is default_app else None
 
     def _build_job(self, task: Any, result: Any) -> NewJob:
         run_after = task.run_after
@@ -152,7 +152,7 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
 def find_app() -> Drumbeat:
     """A wrong setting is told by the system check, and by the first use: here it would hide the check behind a traceback."""
     try:
-        return project_app()
+        return load_project_app()
     except ConfigError:
         return default_app
 

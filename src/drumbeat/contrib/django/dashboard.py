@@ -20,7 +20,7 @@ from django.urls import NoReverseMatch, reverse
 
 from drumbeat.app import Drumbeat
 from drumbeat.contrib.django.connection_scope import close_stale
-from drumbeat.contrib.django.project import project_app
+from drumbeat.contrib.django.project import load_project_app
 from drumbeat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ CALLER = "drumbeat.caller"
 _ADMIN_LOGIN = "admin:login"
 
 
-def staff_role(user: Any) -> RoleName | None:
+def get_staff_role(user: Any) -> RoleName | None:
     """Staff may look, superusers may do everything, others may not enter."""
     if not (user.is_active and user.is_staff):
         return None
     return "admin" if user.is_superuser else "viewer"
 
 
-def dashboard(prefix: str, site: AsgiApp, *, role: RoleOf = staff_role, app: Drumbeat | None = None) -> AsgiApp:
+def dashboard(prefix: str, site: AsgiApp, *, role: RoleOf = get_staff_role, app: Drumbeat | None = None) -> AsgiApp:
     """`site` with the dashboard under `prefix`, for users whose `role` is not None; browsers of others are led to the login.
 
     Raises:
@@ -49,7 +49,7 @@ def dashboard(prefix: str, site: AsgiApp, *, role: RoleOf = staff_role, app: Dru
     """
     if not prefix.startswith("/") or not (prefix := prefix.rstrip("/")):
         raise ConfigError(f'the dashboard needs a path of its own, such as "/jobs", not {prefix!r}')
-    pages = (app or project_app()).dashboard(access=lambda scope: scope[CALLER])
+    pages = (app or load_project_app()).dashboard(access=lambda scope: scope[CALLER])
 
     async def application(scope: Scope, receive: Any, send: Any) -> None:
         root = str(scope.get("root_path", "")).rstrip("/") + prefix

@@ -13,7 +13,7 @@ from drumbeat.errors import ConfigError
 _SSL_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
 
 
-def database_url(alias: str) -> str:
+def build_database_url(alias: str) -> str:
     """Of the database as it is now: within a test run, the test's.
 
     Raises:

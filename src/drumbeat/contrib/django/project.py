@@ -19,7 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from drumbeat import appref
 from drumbeat.app import Drumbeat
-from drumbeat.contrib.django.database_url import database_url
+from drumbeat.contrib.django.database_url import build_database_url
 from drumbeat.errors import ConfigError
 from drumbeat.names import short_repr
 from drumbeat.settings import NAMES
@@ -64,7 +64,7 @@ def read_setting() -> dict[str, Any]:
     return dict(given)
 
 
-def database_alias() -> str | None:
+def get_database_alias() -> str | None:
     """The database of `settings.DATABASES` in which jobs are stored, or left for another store."""
     alias = read_setting().get("database")
     if alias is not None and alias not in django_settings.DATABASES:
@@ -85,8 +85,8 @@ class ProjectSettings(Mapping[str, object]):
             raise ConfigError(
                 f"settings.{SETTING} names the app {own_app!r}: import that one, not drumbeat.contrib.django.app", "app"
             )
-        if (alias := database_alias()) is not None:
-            given["url" if given.get("url") is None else "outbox"] = database_url(alias)
+        if (alias := get_database_alias()) is not None:
+            given["url" if given.get("url") is None else "outbox"] = build_database_url(alias)
         return {key: value for key, value in given.items() if key in NAMES}
 
     def __getitem__(self, name: str) -> object:
@@ -115,17 +115,18 @@ app: Drumbeat = ProjectApp()
 """The project's app, unless `settings.DRUMBEAT` names another."""
 
 
-def job_database() -> str | None:
+def find_job_database() -> str | None:
     """The database of the site on whose connection jobs can be enqueued; None while a test, or a flag, has put another store in
     its place."""
-    if (alias := database_alias()) is None:
+    if (alias := get_database_alias()) is None:
         return None
     name = "url" if read_setting().get("url") is None else "outbox"
-    is_replaced = app.settings.origin[name] != app._internals.code_origin.format(name=name)
+    origin = app.settings.origin
+    is_replaced = any(origin[each] != app._internals.code_origin.format(name=each) for each in ("url", name))
     return None if is_replaced else alias
 
 
-def project_app() -> Drumbeat:
+def load_project_app() -> Drumbeat:
     """`app`, or the one that `settings.DRUMBEAT` names.
 
     Raises:

@@ -48,7 +48,7 @@ def run_watched(work: Callable[[], int]) -> int:
 
     def watch() -> None:
         try:
-            project_reloader().run(threading.main_thread())
+            make_project_reloader().run(threading.main_thread())
         except SystemExit:  # how Django's reloader ends
             has_changed.set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -65,7 +65,7 @@ def run_watched(work: Callable[[], int]) -> int:
     return EXIT_RELOAD if has_changed.is_set() else code
 
 
-def project_reloader() -> autoreload.BaseReloader:
+def make_project_reloader() -> autoreload.BaseReloader:
     """Django's, which knows all imported modules; also for files of the project that could not be imported yet."""
     reloader = autoreload.get_reloader()
     for config in apps.get_app_configs():
@@ -85,13 +85,13 @@ class ChildKeeper:
     def run(self) -> int:
         with self._signals():
             while True:
-                before = modification_times()
+                before = read_modification_times()
                 code = self._run_child()
                 if self._stopped.is_set() or code == 0:
                     return max(0, code)
                 if code not in (EXIT_RELOAD, -signal.SIGTERM):
                     click.echo("drumbeat: the worker has ended; it starts again when a file changes", err=True)
-                    while not self._stopped.wait(CHECK_INTERVAL) and modification_times() == before:
+                    while not self._stopped.wait(CHECK_INTERVAL) and read_modification_times() == before:
                         pass
                     if self._stopped.is_set():
                         return code
@@ -117,8 +117,8 @@ class ChildKeeper:
                 signal.signal(number, handler)
 
 
-def modification_times() -> dict[Path, float]:
-    reloader = project_reloader()
+def read_modification_times() -> dict[Path, float]:
+    reloader = make_project_reloader()
     times: dict[Path, float] = {}
     for file in reloader.watched_files():
         try:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from drumbeat.context import RunningJob, current_job
 from drumbeat.contrib.django.task_result import (
     apply_changes,
-    enqueued_at,
+    get_enqueued_at,
     new_result,
     set_fields,
     to_django_time,
@@ -95,7 +95,7 @@ class TaskHandler:
             args,
             kwargs,
             status=self._framework.TaskResultStatus.RUNNING,
-            enqueued_at=enqueued_at(running.id),
+            enqueued_at=get_enqueued_at(running.id),
             started_at=started_at,
             last_attempted_at=started_at,
             # Of earlier attempts only their number is known here.

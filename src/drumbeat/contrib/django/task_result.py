@@ -46,7 +46,7 @@ def to_job_priority(priority: int) -> int:
     return 5 if priority == 0 else 6 + (-priority - 1) * 4 // MAX_DJANGO_PRIORITY
 
 
-def enqueued_at(id: JobId) -> datetime:
+def get_enqueued_at(id: JobId) -> datetime:
     """When the job was enqueued, by the clock of the process that did it."""
     return to_django_time(from_us(created_us(id)))
 
@@ -84,7 +84,7 @@ def build_result(task: Any, job: Job, attempts: Iterable[Attempt]) -> Any:
         given["args"],
         given["kwargs"],
         status=framework.TaskResultStatus(_STATUSES[job.state]),
-        enqueued_at=enqueued_at(job.id),
+        enqueued_at=get_enqueued_at(job.id),
         started_at=times[0] if times else None,
         last_attempted_at=times[-1] if times else None,
         finished_at=None if job.finished_at is None else to_django_time(job.finished_at),

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
 from drumbeat.app import Drumbeat
-from drumbeat.contrib.django.project import project_app
+from drumbeat.contrib.django.project import load_project_app
 from drumbeat.errors import ConfigError
 
 REF = f"{__name__}:app"
@@ -31,7 +31,7 @@ def load_project() -> Drumbeat:
         raise ConfigError(text) from error
     except LookupError as error:
         raise ConfigError('add "drumbeat.contrib.django" to INSTALLED_APPS') from error
-    return project_app()
+    return load_project_app()
 
 
 app = load_project()

@@ -46,7 +46,7 @@ class Command(BaseCommand):  # type: ignore[misc]
 
 def run(given: Sequence[str], name: str) -> int:
     """Run a command of `drumbeat`, and return its exit code."""
-    arguments = list(without_django_options(given))
+    arguments = list(drop_django_options(given))
     before = os.environ.get(_APP_VARIABLE)
     os.environ[_APP_VARIABLE] = _APP_REF  # for this process, and for those that it starts
     try:
@@ -73,7 +73,7 @@ def needs_project(arguments: Sequence[str]) -> bool:
     return bool(arguments) and not _HELP & set(arguments) and arguments[0] not in _NEED_NO_PROJECT
 
 
-def without_django_options(given: Sequence[str]) -> list[str]:
+def drop_django_options(given: Sequence[str]) -> list[str]:
     """`--settings=x` and `--settings x` are not for us."""
     kept: list[str] = []
     words = iter(given)
