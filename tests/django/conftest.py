@@ -1,8 +1,5 @@
-"""Django in this process, with the settings of the tests' own project."""
+"""Django in this process: test modules import models and tasks."""
 
-import os
+from tests.apps.django_site import set_up_django
 
-import django
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.apps.django_site.settings")
-django.setup()
+set_up_django()

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from drumbeat import Drumbeat
+from tests.apps.django_site import SETTINGS
 from tests.cli.command import start
 from tests.conftest import fresh_url
 from tests.meta.project import ROOT
@@ -44,7 +45,7 @@ async def test_a_lost_connection_is_replaced_wherever_the_handler_runs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     url = fresh_url("postgres", tmp_path_factory.getbasetemp())
-    environment = {"DJANGO_SETTINGS_MODULE": "tests.apps.django_site.settings", "SITE_POSTGRES": url}
+    environment = SETTINGS | {"SITE_POSTGRES": url}
     words = ("run", "drumbeat.contrib.django.worker:app", "--concurrency", "2", "--log-level", "error")
     with start(*words, folder=ROOT, env=environment) as worker:
         async with Drumbeat(url) as app:

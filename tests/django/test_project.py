@@ -1,6 +1,7 @@
 """`settings.DRUMBEAT`: what it may have, what is said of mistakes, and which store it makes of a database of the site."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,8 +127,9 @@ def test_a_module_of_tasks_that_fails_is_told_with_its_place(monkeypatch: pytest
         load_tasks()
 
 
-def test_a_connection_in_a_transaction_is_left_alone() -> None:
+def test_a_connection_in_a_transaction_is_left_alone(described: Described, tmp_path: Path) -> None:
     connection = connections["default"]
+    described("sqlite", NAME=tmp_path / "site.db")
     connection.in_atomic_block = True
     try:
         connection.ensure_connection()

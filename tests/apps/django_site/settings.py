@@ -1,9 +1,10 @@
 """Settings of the project, and of every test that uses Django in this process: Django has them once for a process.
 
-SITE_POSTGRES: the URL of a database of PostgreSQL, for the site and its jobs; else a SQLite file in SITE_FOLDER.
+SITE_POSTGRES: the URL of a database of PostgreSQL, for the site and its jobs; else a SQLite file, which no test writes to.
 """
 
 import os
+import tempfile
 from urllib.parse import unquote, urlsplit
 
 import django
@@ -21,7 +22,7 @@ DATABASES = {
         "CONN_MAX_AGE": None,
     }
     if _postgres
-    else {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{os.environ.get('SITE_FOLDER', '.')}/site.db"}
+    else {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{tempfile.gettempdir()}/drumbeat-site-{os.getpid()}.db"}
 }
 INSTALLED_APPS = ["drumbeat.contrib.django", "tests.apps.django_site"]
 if django.VERSION < (6,):

@@ -52,9 +52,10 @@ def run(given: Sequence[str], name: str) -> int:
     try:
         if needs_project(arguments) and (code := failures.run_and_report(load_project)):
             return code
-        add_reload_option()
-        if arguments[:1] == ["run"] and reloader.OPTION in arguments and not _HELP & set(arguments):
-            return reloader.run([each for each in arguments if each != reloader.OPTION], name)
+        if arguments[:1] == ["run"]:
+            add_reload_option()
+            if reloader.OPTION in arguments and not _HELP & set(arguments):
+                return reloader.run([each for each in arguments if each != reloader.OPTION], name)
         return int(program.main(arguments, name, standalone_mode=False))
     finally:
         if before is None:
