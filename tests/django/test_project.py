@@ -33,7 +33,8 @@ def described(monkeypatch: pytest.MonkeyPatch) -> Described:
     def describe(vendor: str, **facts: Any) -> str:
         empty = {"NAME": "shop", "USER": "", "PASSWORD": "", "HOST": "", "PORT": "", "OPTIONS": {}}
         monkeypatch.setattr(connections["default"], "vendor", vendor)
-        monkeypatch.setattr(connections["default"], "settings_dict", empty | facts)
+        known = connections["default"].settings_dict
+        monkeypatch.setattr(connections["default"], "settings_dict", known | empty | facts)
         return build_database_url("default")
 
     return describe
