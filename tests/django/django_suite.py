@@ -92,7 +92,7 @@ def run() -> int:
     kit = Kit(app, worker=False)
     with kit:
         KIT.append(kit)
-        return int(Runner(verbosity=1).run_tests(["tasks"]))
+        return int(Runner(verbosity=2 if "-v" in sys.argv else 1).run_tests(["tasks"]))
 
 
 def each_test(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
@@ -104,4 +104,4 @@ def each_test(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])) if len(sys.argv) == 2 else "which source of Django? Name its folder")
+    sys.exit(main(Path(sys.argv[1])) if len(sys.argv) > 1 else "which source of Django? Name its folder")

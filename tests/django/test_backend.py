@@ -1,5 +1,6 @@
 """The contract of a backend of Django's framework for tasks, `django.tasks` or its backport, on a real store and worker."""
 
+import asyncio
 import dataclasses
 import pickle
 from collections.abc import Iterator
@@ -76,19 +77,20 @@ def test_a_task_is_ready_until_a_worker_has_run_it(kit: SyncKit) -> None:
     assert pickle.loads(pickle.dumps(dataclasses.replace(result, task=None))).id == result.id
 
 
-async def test_async_tasks_and_calls() -> None:
-    async with Kit(app) as kit:
+def test_async_tasks_and_calls(kit: SyncKit) -> None:
+    async def main() -> None:
         result = await tasks.note_async.aenqueue("a", 2)
         assert await tasks.note_async.aget_result(result.id) == result
-        await kit.run_until_idle()
+        again = await tasks.note.aenqueue(1)
+        await asyncio.to_thread(kit.run_until_idle)
         await result.arefresh()
         assert result.return_value == ["a", 2]
-        again = await tasks.note.aenqueue(1)
-        await kit.run_until_idle()
         again.refresh()  # a sync method, on the thread of a loop
         assert again.return_value == [[1], {}]
         with pytest.raises(framework.TaskResultDoesNotExist):
             tasks.note.get_result("123")
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

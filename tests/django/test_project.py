@@ -131,9 +131,9 @@ def test_a_module_of_tasks_that_fails_is_told_with_its_place(monkeypatch: pytest
 def test_a_connection_in_a_transaction_is_left_alone(described: Described, tmp_path: Path) -> None:
     connection = connections["default"]
     described("sqlite", NAME=tmp_path / "site.db")
-    connection.in_atomic_block = True
+    connection.ensure_connection()
+    connection.in_atomic_block = True  # as within `atomic`; connecting resets it
     try:
-        connection.ensure_connection()
         close_stale()
         assert connection.connection is not None
     finally:

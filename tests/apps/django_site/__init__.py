@@ -6,7 +6,7 @@ SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.apps.django_site.settings"}
 
 
 def set_up_django() -> None:
-    """Django in this process, with these settings, which it has once for a process. Processes that tests start have their own."""
+    """Django in this process, with these settings, which it has once. Processes that tests start have their own."""
     import django
     from django.conf import settings
 
