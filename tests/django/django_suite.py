@@ -89,7 +89,7 @@ def run() -> int:
             print("".join(f"  {name}: {NOT_OURS[name]}\n" for name in left))
             return unittest.TestSuite(test for test, name in names.items() if name not in NOT_OURS)
 
-    kit = Kit(app, worker=False)
+    kit = Kit(app)
     with kit:
         KIT.append(kit)
         return int(Runner(verbosity=2 if "-v" in sys.argv else 1).run_tests(["tasks"]))

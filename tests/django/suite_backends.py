@@ -2,20 +2,15 @@
 
 from typing import Any
 
+import msgspec
+
 from drumbeat.contrib.django.backend import DrumbeatBackend, call
+from drumbeat.core.job import NewJob
 from drumbeat.testing import Kit
 
 KIT: list[Kit] = []
-"""The kit in which the suite runs. It has no worker: those of `StoredBackend` must not run."""
-
-
-async def work(kit: Kit) -> None:
-    """Everything that is due, by a worker that ends then."""
-    kit._worker.start()
-    try:
-        await kit.run_until_idle()
-    finally:
-        await kit._worker.stop()
+"""The kit in which the suite runs."""
+DAY_US = 86_400_000_000
 
 
 class StoredBackend(DrumbeatBackend):
@@ -28,6 +23,9 @@ class StoredBackend(DrumbeatBackend):
         self.results.append(result)
         return result
 
+    def _build_job(self, task: Any, result: Any) -> NewJob:
+        return msgspec.structs.replace(super()._build_job(task, result), delay=DAY_US)
+
     def clear(self) -> None:
         self.results.clear()
 
@@ -37,6 +35,6 @@ class FinishedBackend(DrumbeatBackend):
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         result = super().enqueue(task, args, kwargs)
-        call(work(KIT[0]))
+        call(KIT[0].run_until_idle())
         result.refresh()
         return result
