@@ -24,9 +24,8 @@ _STATUSES = {
     JobState.PENDING: "READY",
     JobState.RUNNING: "RUNNING",
     JobState.SUCCEEDED: "SUCCESSFUL",
-    JobState.DEAD: "FAILED",
-    JobState.CANCELLED: "FAILED",
 }
+"""Every other state is an end without a result: FAILED."""
 _UNCHARGED = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED})
 """Ends of runs that are no attempts."""
 
@@ -83,7 +82,7 @@ def build_result(task: Any, job: Job, attempts: Iterable[Attempt]) -> Any:
         job.id,
         given["args"],
         given["kwargs"],
-        status=framework.TaskResultStatus(_STATUSES[job.state]),
+        status=framework.TaskResultStatus(_STATUSES.get(job.state, "FAILED")),
         enqueued_at=get_enqueued_at(job.id),
         started_at=times[0] if times else None,
         last_attempted_at=times[-1] if times else None,
