@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
-import django
-from django.conf import settings
 from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
+
+from tests.apps.django_site import set_up_django
 
 
 class Caller(Protocol):
@@ -137,9 +137,7 @@ def django_program(database: dict[str, Any], stack: contextlib.AsyncExitStack) -
     """A connection as `django.db.connection` is one, in a transaction that is ended by hand."""
     # Django looks whether a loop runs here, and refuses: tests that talk to it from one know what they do.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    if not settings.configured:
-        settings.configure(LOGGING_CONFIG=None)
-        django.setup()
+    set_up_django()
     handler = ConnectionHandler({"default": database})
     conn = ConnectionProxy(handler, "default")
     stack.callback(handler.close_all)

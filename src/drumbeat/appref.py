@@ -80,6 +80,15 @@ def import_module(name: str) -> ModuleType:
     """
     if (folder := os.getcwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)
+    return import_installed(name)
+
+
+def import_installed(name: str) -> ModuleType:
+    """Import a user module, from Python's path alone.
+
+    Raises:
+        ConfigError: it is missing, or fails.
+    """
     with _report_import_errors(name):
         return importlib.import_module(name)
 

@@ -16,6 +16,7 @@ from drumbeat import logs
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
+from drumbeat.ids import InstanceId
 from drumbeat.reason_signal import ReasonSignal
 
 T = TypeVar("T")
@@ -68,6 +69,9 @@ class JobTransaction(AbstractAsyncContextManager[Any, None], AbstractContextMana
 class Completer(Protocol):
     """Completes a job on behalf of its handler."""
 
+    @property
+    def instance(self) -> InstanceId: ...
+
     async def complete(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
 
     def complete_sync(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
@@ -108,6 +112,11 @@ class RunningJob:
     """1 at the first run, one more for each charged failure before."""
     token = ClaimedField(lambda job: job.token)
     """Fencing token, grows with each claim: a resource that remembers the highest one can refuse a zombie's write."""
+
+    @property
+    def instance(self) -> InstanceId:
+        """The instance that runs it."""
+        return self._completer.instance
 
     @property
     def scheduled_for(self) -> datetime:

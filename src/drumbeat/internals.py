@@ -21,7 +21,7 @@ from drumbeat.locks import GlobalLock, LeaseKeeper, LockClient, LockOptions, par
 from drumbeat.outbox import MESSAGE_RETENTION, Outbox
 from drumbeat.redaction import mask_url
 from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings
-from drumbeat.settings_loader import check_setting_names, load
+from drumbeat.settings_loader import CODE_ORIGIN, check_setting_names, load
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import transactional_for
 from drumbeat.sync_loop import SYNC_LOOP
@@ -41,6 +41,8 @@ class AppInternals(Admin):
     def __init__(self, code_settings: Mapping[str, object], clock: Clock, make_app: Callable[..., Drumbeat]) -> None:
         check_setting_names(code_settings)
         self.code_settings = code_settings
+        self.code_origin = CODE_ORIGIN
+        """How messages name a setting of the code."""
         self._make_app = make_app
         self._flags: dict[str, object] = {}
         self._outbox: tuple[Settings, Outbox] | None = None
@@ -57,13 +59,13 @@ class AppInternals(Admin):
 
     def load_settings(self) -> Settings:
         """What `settings` would be if it were resolved now. Fixes nothing: flags may still follow."""
-        return load(self._flags, self.code_settings)
+        return load(self._flags, self.code_settings, code_origin=self.code_origin)
 
     def configure(self, flags: Mapping[str, object], *, keep: bool = False) -> Settings:
         """Replace the flags, or with `keep` add to them, and read the environment again; see `Drumbeat.configure`."""
         flags = self._flags | dict(flags) if keep else dict(flags)
         check_setting_names(flags)
-        settings = load(flags, self.code_settings)
+        settings = load(flags, self.code_settings, code_origin=self.code_origin)
         if self.client.opened_settings is not None:
             self._check_same_store(self.client.opened_settings, settings, flags)
         self._flags, self.client.settings = flags, settings

@@ -18,14 +18,24 @@ from .errors import ConfigError
 from .names import is_utf8, short_repr
 from .settings import DEFAULT_URL, NAMES, PARSERS, PREFIX, Settings
 
+CODE_ORIGIN = "Drumbeat({name}=)"
 
-def load(flags: Mapping[str, object], code: Mapping[str, object]) -> Settings:
-    """The settings of this process: its environment, and `.env` in its current folder."""
-    return resolve(flags, code, os.environ, dotenv.read(Path(".env")))
+
+def load(flags: Mapping[str, object], code: Mapping[str, object], *, code_origin: str = CODE_ORIGIN) -> Settings:
+    """The settings of this process: its environment, and `.env` in its current folder.
+
+    `code_origin`: how messages name a setting of `code`.
+    """
+    return resolve(flags, code, os.environ, dotenv.read(Path(".env")), code_origin=code_origin)
 
 
 def resolve(
-    flags: Mapping[str, object], code: Mapping[str, object], environ: Mapping[str, str], env_file: Mapping[str, str]
+    flags: Mapping[str, object],
+    code: Mapping[str, object],
+    environ: Mapping[str, str],
+    env_file: Mapping[str, str],
+    *,
+    code_origin: str = CODE_ORIGIN,
 ) -> Settings:
     """For each setting the first of flags, code, environment, `.env` and default that has a value; None is no value.
 
@@ -36,7 +46,7 @@ def resolve(
     check_setting_names(code)
     layers: tuple[tuple[Mapping[str, object], str, str], ...] = (
         (flags, "", "flag --{flag}"),
-        (code, "", "Drumbeat({name}=)"),
+        (code, "", code_origin),
         (environ, PREFIX, "environment {key}"),
         (env_file, PREFIX, ".env {key}"),
     )

@@ -37,6 +37,7 @@ SPEAK_FOR_THEMSELVES = (
         "tasks/schedule_options.py",
         "testing/",
         "override.py",
+        "contrib/django/",
     ),
 )
 GAP = "\ufffc"

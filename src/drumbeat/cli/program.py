@@ -40,6 +40,8 @@ GROUPS = {
 }
 """The commands and their helps."""
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
+ARGUMENTS = "drumbeat.arguments"
+"""All arguments of the command line, in the context's `meta`: a program of its own may have called us."""
 COMPLETION_VARIABLE = "_DRUMBEAT_COMPLETE"
 """Set by a shell that asks for completions."""
 
@@ -77,7 +79,8 @@ class RootCommand(failures.StrictGroup):
             given = list(sys.argv[1:] if args is None else args)
             failures.check_text(given)
             # Not click's own main, which prints a newline at Ctrl-C and has its own exit code for closed pipes.
-            with self.make_context(name, given, **extra) as ctx:
+            with self.make_context(name, list(given), **extra) as ctx:
+                ctx.meta[ARGUMENTS] = given
                 return self.invoke(ctx)
 
         code = failures.run_and_report(start)

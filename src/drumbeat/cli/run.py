@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -65,16 +66,17 @@ def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) 
 def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     from drumbeat import appref, logs
     from drumbeat.cli import probe
+    from drumbeat.cli.program import ARGUMENTS
     from drumbeat.worker import main
 
     app = appref.load(ref)
     settings = app.configure(flags | {"app": ref})
     if settings.processes > 1:
         # The program's code sets it. It has been imported here, and a supervisor must not run it: start again without it.
-        os.execv(
-            sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
-        )
-    logs.configure(settings.log_level, settings.log_format)
+        given = click.get_current_context().meta[ARGUMENTS]
+        os.execv(sys.executable, [sys.executable, "-m", "drumbeat", *given, "--processes", str(settings.processes)])
+    if not logging.getLogger().handlers:  # else the program has configured it
+        logs.configure(settings.log_level, settings.log_format)
     if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
         return code
     with _dashboard(ref, settings, wanted="dashboard" in flags):
@@ -106,7 +108,6 @@ def _prepare(program: ProgramInfo, ref: str, *, migrate: bool) -> int | None:
     Returns an exit code if nothing is to be started.
     """
     import asyncio
-    import logging
     from importlib.metadata import version
 
     from drumbeat.redaction import mask_url
@@ -164,7 +165,6 @@ async def _open_stores(settings: Settings, *, migrate: bool) -> int | None:
 async def _wait_for_store(url: str, settings: Settings, do: Callable[[str], Awaitable[None]]) -> int | None:
     """Wait for a store that does not answer, as long as a running worker would."""
     import asyncio
-    import logging
 
     from drumbeat.clock import SYSTEM
     from drumbeat.errors import StoreUnavailable

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.codec import JsonCodec
 from drumbeat.errors import ConfigError, UnknownTask
+from drumbeat.names import check_name
 
 from .around import Around
 from .task import Task
@@ -58,9 +59,14 @@ def _is_interactive(source_location: str) -> bool:
 class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._more_queues: set[str] = set()
         self._arounds: list[Around] = []
         self.codec = JsonCodec()
         """How arguments and results are stored."""
+
+    def declare_queues(self, queues: Iterable[str]) -> None:
+        """Let workers take these as well, besides those of the tasks."""
+        self._more_queues.update(check_name("queue", queue, ConfigError) for queue in queues)
 
     def add(self, task: Task[..., Any]) -> None:
         if task.runs_user_code:
@@ -105,8 +111,8 @@ class Registry:
         return len(self._tasks)
 
     def queues(self) -> frozenset[str]:
-        """The queues that tasks use."""
-        return frozenset(task.options.queue for task in self)
+        """The queues that tasks use, or may use."""
+        return frozenset(self._more_queues).union(task.options.queue for task in self)
 
     def signatures(self) -> dict[str, str]:
         """Name and signature hash of each task, as an instance publishes them."""

@@ -11,6 +11,7 @@ from drumbeat.context import CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import NewJob
 from drumbeat.errors import InvalidArguments
+from drumbeat.ids import InstanceId
 from drumbeat.internals import AppInternals
 from drumbeat.worker.around_call import surround
 from drumbeat.worker.reporter import encode_progress
@@ -67,6 +68,8 @@ def _check_progress(_: ClaimedJob, value: Any) -> None:
 
 class _NoCompleter:
     """There is no job in the store that could be completed."""
+
+    instance = InstanceId("perform")
 
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         self.transaction(job)

@@ -40,6 +40,10 @@ class JobCompleter:
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 
+    @property
+    def instance(self) -> InstanceId:
+        return self._identity()
+
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         completed = self._build_completed(job, result)
         try:
