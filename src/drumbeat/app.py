@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -230,7 +231,11 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         """
         if appref.is_importing():
             return
+        # Imported late: programs that only enqueue need none of it.
+        from drumbeat.processes.service_notifier import ServiceNotifier
+
         settings = self._internals.configure(flags, keep=True)
+        notifier = ServiceNotifier.take(os.environ)
         if not logging.getLogger().handlers:
             # Python's default would show warnings without their fields, and nothing else.
             logs.configure(settings.log_level, settings.log_format)
@@ -240,13 +245,16 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
                 raise ConfigError(
                     "processes= needs an app that is a module-level variable, so that others can import it"
                 )
-            from drumbeat.supervisor import Supervisor  # imported late: programs that only enqueue need none of it
+            from drumbeat.supervisor import Supervisor, supervisor_health
 
-            code = Supervisor(ref, settings).run()
+            with supervisor_health(settings, notifier=notifier) as health:
+                code = Supervisor(ref, settings, health=health).run()
         else:
             from drumbeat.worker import main
+            from drumbeat.worker.worker_health import worker_health
 
-            code = main.run(self._internals, settings, ref=ref)
+            with worker_health(settings, notifier=notifier) as own_health:
+                code = main.run(self._internals, settings, ref=ref, health=own_health)
         if code:
             raise SystemExit(code)
 
