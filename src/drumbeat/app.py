@@ -27,6 +27,7 @@ from drumbeat.internals import AppInternals, Lifespan
 from drumbeat.locks import GlobalLock, LockOptions
 from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.override import Override
+from drumbeat.platforms import require_posix
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
@@ -231,6 +232,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
         """
         if appref.is_importing():
             return
+        require_posix("workers need")
         # Imported late: programs that only enqueue need none of it.
         from drumbeat.processes.service_notifier import ServiceNotifier
 
@@ -260,6 +262,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators):
 
     async def serve(self, **flags: Unpack[SettingsOptions]) -> None:
         """Run all roles on this loop until cancelled, then drain. Never ends the process, installs no signal handlers."""
+        require_posix("workers need")
         from drumbeat.worker import main
 
         settings = self._internals.configure(flags, keep=True)

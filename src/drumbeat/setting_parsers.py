@@ -155,7 +155,7 @@ def parse_size(value: object) -> int | None:
     if match is None:
         raise ValueError("a size such as 512MB or 2GiB")
     number, unit, binary = match.groups()
-    factor = (1_024 if binary else 1_000) ** (" KMGT".index(unit.upper()) if unit else 0)
+    factor: int = (1_024 if binary else 1_000) ** (" KMGT".index(unit.upper()) if unit else 0)
     if int(number) * factor < MIN_MAX_MEMORY:
         raise ValueError("a size such as 512MB or 2GiB, at least 16MB")
     return int(number) * factor

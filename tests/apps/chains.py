@@ -25,6 +25,15 @@ async def fail_for_now() -> None:
     raise RetryLater(timedelta(hours=1), "not now")
 
 
+@app.task(queue="resting")
+async def rest() -> None: ...
+
+
+@app.task(pool="process")
+def apart() -> int:
+    return os.getpid()
+
+
 @app.task
 async def kill_once(marker: str) -> None:
     if not Path(marker).exists():

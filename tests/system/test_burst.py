@@ -14,18 +14,19 @@ STEPS = 12
 async def test_a_burst_works_until_no_job_is_due_and_leaves_what_is_due_later(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.apps.chains import fail_for_now, step
+    from tests.apps.chains import fail_for_now, rest, step
 
     with cluster_of(tmp_path, "tests.apps.chains", monkeypatch, url=store_url) as (cluster, app):
         async with app:
             await step.enqueue(STEPS)
             failed = await fail_for_now.enqueue()
             later = await step.using(delay=3_600).enqueue(0)
-            await app.queues.pause("elsewhere", reason="nobody takes it")
+            await app.queues.pause("resting", reason="nobody takes it now")
+            paused = await rest.enqueue()
             worker = cluster.start("--burst")
             assert worker.wait(60) == 0, cluster.logs()
             assert (await app.jobs.counts()).succeeded == STEPS + 1
-            assert [(await job.job()).state for job in (failed, later)] == [JobState.PENDING] * 2
+            assert [(await job.job()).state for job in (failed, later, paused)] == [JobState.PENDING] * 3
             assert (await failed.job()).failures == 1
             assert "nothing is left to do" in cluster.logs()
 

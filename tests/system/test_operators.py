@@ -161,9 +161,8 @@ async def test_a_worker_is_recycled_after_its_jobs_or_for_its_memory_and_nothing
         alone = cluster.start("--max-jobs", "10", "--concurrency", "2")
         assert alone.wait(30) == EXIT_RECYCLE, cluster.logs()
 
-        flags = ("--processes", "2", "--max-jobs", "10", "--max-memory", "200MB", "--drain", "5")
-        supervisor = cluster.start(*flags)
-        assert len({await job.result(timeout=60) for job in jobs}) >= 3
+        supervisor = cluster.start("--processes", "2", "--max-memory", "200MB", "--drain", "5")
+        assert len({await job.result(timeout=60) for job in jobs}) >= 2
         large = await take_memory.enqueue(300)
         first = await large.result(timeout=60)
         await until(lambda: "MB are in use" in cluster.logs(), deadline=30, what="a worker that is recycled")
@@ -216,7 +215,7 @@ async def test_process_1_reaps_orphans_passes_signals_on_and_exits_as_its_progra
             process.communicate()
 
 
-READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro / && cd "$1" && shift && exec "$@"'
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro / && cd / && shift && exec "$@"'
 
 
 @pytest.mark.skipif(disks.find_obstacle() is not None, reason="this process may not mount")

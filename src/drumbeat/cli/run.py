@@ -55,6 +55,9 @@ def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) 
     MODULE:ATTR is the Drumbeat object of your program, such as app:app for `app` in app.py.
     """
     from drumbeat import logs
+    from drumbeat.platforms import require_posix
+
+    require_posix("workers need")
     from drumbeat.processes.init import run_under_init
     from drumbeat.processes.service_notifier import ServiceNotifier
 

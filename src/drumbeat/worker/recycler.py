@@ -33,11 +33,8 @@ class Recycler:
         if self._settings.max_jobs is not None and self._started >= self._settings.max_jobs:
             self._recycle(f"{self._started} jobs have begun")
 
-    async def run(self) -> None:
-        """Watch the memory until the worker stops."""
-        limit = self._settings.max_memory
-        if limit is None:
-            return
+    async def watch_memory(self, limit: int) -> None:
+        """Until the worker stops."""
         wakeup = Wakeup(self._clock)
         self._shutdown.on_stop.append(wakeup.set)
         while not self._shutdown.is_stopping:

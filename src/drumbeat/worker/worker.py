@@ -190,7 +190,8 @@ class Worker:
                 verifying = group.create_task(parts.verifier.run(), name=parts.verifier.name)
                 async with asyncio.TaskGroup() as inner:
                     handlers = inner.create_task(self._run_handlers(store), name="handlers")
-                    inner.create_task(parts.recycler.run(), name="recycler")
+                    if self._settings.max_memory is not None:
+                        inner.create_task(parts.recycler.watch_memory(self._settings.max_memory), name="recycler")
                     if self._settings.burst:
                         watch = BurstWatch(self.core, store, parts.fetcher, parts.reporter)
                         inner.create_task(watch.run(), name="burst watch")
