@@ -35,7 +35,7 @@ from drumbeat.processes.exit_codes import (
     EXIT_REPLACE,
     describe_exit,
 )
-from drumbeat.processes.health import HealthReport, LoopPulse, combine
+from drumbeat.processes.health import LoopPulse, ProcessHealth, combine
 from drumbeat.processes.health_reporter import report_health
 from drumbeat.processes.scratch import scratch_folder
 from drumbeat.processes.service_notifier import ServiceNotifier
@@ -95,13 +95,13 @@ class SupervisorHealth:
         self._workers = workers
         self._loop.watch(asyncio.get_running_loop())
 
-    def report(self) -> HealthReport:
+    def report(self) -> ProcessHealth:
         workers = [(f"worker process {each.pid}", each.report()) for each in tuple(self._workers)]
         if len(workers) < self._processes and not self.is_stopping:
-            workers.append(("supervisor", HealthReport(reasons=("a worker process is to be started",))))
+            workers.append(("supervisor", ProcessHealth(reasons=("a worker process is to be started",))))
         if (silence := self._loop.silence()) >= self._dead_after:
             reason = f"the event loop has not responded for {silence:.1f} s"
-            workers.append(("supervisor", HealthReport(live=False, reasons=(reason,))))
+            workers.append(("supervisor", ProcessHealth(live=False, reasons=(reason,))))
         found = combine(workers)
         if not self.is_stopping:
             return found

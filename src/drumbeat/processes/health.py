@@ -16,7 +16,7 @@ import msgspec
 from drumbeat.clock import Clock
 
 
-class HealthReport(msgspec.Struct, frozen=True, kw_only=True, tag="health"):
+class ProcessHealth(msgspec.Struct, frozen=True, kw_only=True, tag="health"):
     """Goes to whoever can reach the endpoint: it must hold no URL and no arguments."""
 
     live: bool = True
@@ -29,7 +29,7 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, tag="health"):
 
 
 class HealthSource(Protocol):
-    def report(self) -> HealthReport:
+    def report(self) -> ProcessHealth:
         """The current state. Called on the reporter's thread; returns at once."""
         ...
 
@@ -63,10 +63,10 @@ class LoopPulse:
         self._pinged_at = None
 
 
-def combine(reports: Iterable[tuple[str, HealthReport]]) -> HealthReport:
+def combine(reports: Iterable[tuple[str, ProcessHealth]]) -> ProcessHealth:
     """The health of a process that has others under it, by their names: as good as the worst of them."""
     known = list(reports)
-    return HealthReport(
+    return ProcessHealth(
         live=all(each.live for _, each in known),
         ready=bool(known) and all(each.ready for _, each in known),
         running=sum(each.running for _, each in known),

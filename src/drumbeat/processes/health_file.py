@@ -7,7 +7,7 @@ from contextlib import suppress
 import msgspec
 
 from drumbeat.errors import ConfigError
-from drumbeat.processes.health import HealthReport
+from drumbeat.processes.health import ProcessHealth
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +26,11 @@ class HealthFile:
         self._draft = f"{path}.new"
         self._has_failed = False
         try:
-            self._write(HealthReport(reasons=("starting",)))
+            self._write(ProcessHealth(reasons=("starting",)))
         except OSError as error:
             raise ConfigError(f"setting health: {path} cannot be written: {error.strerror}", "health") from error
 
-    def tell(self, report: HealthReport) -> None:
+    def tell(self, report: ProcessHealth) -> None:
         if not report.live:
             return  # a file that grows old is what tells it
         try:
@@ -47,7 +47,7 @@ class HealthFile:
             with suppress(OSError):
                 os.unlink(path)
 
-    def _write(self, report: HealthReport) -> None:
+    def _write(self, report: ProcessHealth) -> None:
         with open(self._draft, "wb") as file:
             file.write(msgspec.json.encode(report) + b"\n")
         os.replace(self._draft, self._path)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from drumbeat.processes.health import HealthReport, HealthSource
+from drumbeat.processes.health import HealthSource, ProcessHealth
 from drumbeat.processes.health_file import HealthFile
 from drumbeat.processes.health_server import HealthServer, listen
 from drumbeat.processes.service_notifier import ServiceNotifier
@@ -29,7 +29,7 @@ class HealthOutlet(Protocol):
         """The longest time in seconds between two reports; None: any."""
         ...
 
-    def tell(self, report: HealthReport) -> None: ...
+    def tell(self, report: ProcessHealth) -> None: ...
 
     def close(self) -> None:
         """The process stops."""

@@ -1,6 +1,6 @@
 """`--health HOST:PORT`: two addresses for probes, /live and /ready, answered with 200 or 503 and the reasons as JSON.
 
-Small on purpose: no package is needed, nothing of a request but its path is used, and nothing is told but `HealthReport`.
+Small on purpose: no package is needed, nothing of a request but its path is used, and nothing is told but `ProcessHealth`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from drumbeat.errors import ConfigError
-from drumbeat.processes.health import HealthReport, HealthSource
+from drumbeat.processes.health import HealthSource, ProcessHealth
 
 REQUEST_TIMEOUT = 5.0
 MAX_REQUEST_BYTES = 8_192
@@ -73,7 +73,7 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def _encode(report: HealthReport) -> bytes:
+def _encode(report: ProcessHealth) -> bytes:
     shown = {"live": report.live, "ready": report.ready, "running": report.running, "reasons": report.reasons}
     return msgspec.json.encode(shown) + b"\n"
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import MutableMapping
 from typing import Self
 
-from drumbeat.processes.health import HealthReport
+from drumbeat.processes.health import ProcessHealth
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -43,7 +43,7 @@ class ServiceNotifier:
         environ.update(self._variables)
         self._socket.close()
 
-    def tell(self, report: HealthReport) -> None:
+    def tell(self, report: ProcessHealth) -> None:
         is_ready, is_stopping = self._is_ready or report.ready, self._is_stopping or report.stopping
         status = _describe(report)
         lines = [
@@ -61,10 +61,10 @@ class ServiceNotifier:
         self._is_ready, self._is_stopping, self._status = is_ready, is_stopping, status
 
     def close(self) -> None:
-        self.tell(HealthReport(stopping=True, reasons=("stopped",)))
+        self.tell(ProcessHealth(stopping=True, reasons=("stopped",)))
         self._socket.close()
 
 
-def _describe(report: HealthReport) -> str:
+def _describe(report: ProcessHealth) -> str:
     """One line for `systemctl status`."""
     return "; ".join(report.reasons) if report.reasons else f"running {report.running} jobs"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.processes.health import HealthReport, LoopPulse
+from drumbeat.processes.health import LoopPulse, ProcessHealth
 from drumbeat.processes.health_reporter import HealthOutlet, report_health
 from drumbeat.processes.service_notifier import ServiceNotifier
 from drumbeat.settings import Settings
@@ -36,11 +36,11 @@ class WorkerHealth:
         self._loop.watch(asyncio.get_running_loop())
         self._worker = worker
 
-    def report(self) -> HealthReport:
+    def report(self) -> ProcessHealth:
         worker = self._worker
         parts = None if worker is None else worker.parts
         if worker is None or parts is None:
-            return HealthReport(reasons=("starting: the store has not answered yet",))
+            return ProcessHealth(reasons=("starting: the store has not answered yet",))
         heartbeat = parts.heartbeat
         if heartbeat.loop is not None:
             self._heartbeat.watch(heartbeat.loop)
@@ -58,7 +58,7 @@ class WorkerHealth:
             unready.append("starting: its start-up has not ended")
         if worker.shutdown.is_stopping:
             unready.append("stopping")
-        return HealthReport(
+        return ProcessHealth(
             live=not stalled,
             ready=not stalled and not unready,
             stopping=worker.shutdown.is_stopping,

@@ -1,6 +1,6 @@
 """One worker process, as its supervisor sees it: its journal after a crash, its health while it lives.
 
-It sends frames over its socket: a `StartError` if it cannot start, and a `HealthReport` every second where somebody wants to
+It sends frames over its socket: a `StartError` if it cannot start, and a `ProcessHealth` every second where somebody wants to
 know.
 """
 
@@ -18,7 +18,7 @@ from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef
 from drumbeat.ids import InstanceId
 from drumbeat.processes.frames import FrameBuffer, send
-from drumbeat.processes.health import HealthReport
+from drumbeat.processes.health import ProcessHealth
 from drumbeat.processes.managed import MAX_MESSAGE_BYTES, ManagedProcess
 from drumbeat.settings import Settings
 from drumbeat.worker.crash_journal import CrashJournal
@@ -30,7 +30,7 @@ class StartError(msgspec.Struct, frozen=True, tag="error"):
     message: str
 
 
-_DECODER = msgspec.json.Decoder(HealthReport | StartError)
+_DECODER = msgspec.json.Decoder(ProcessHealth | StartError)
 
 
 class ParentOutlet:
@@ -41,7 +41,7 @@ class ParentOutlet:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
-    def tell(self, report: HealthReport) -> None:
+    def tell(self, report: ProcessHealth) -> None:
         with suppress(OSError):  # the supervisor is gone: this process drains
             send(self._link, msgspec.json.encode(report))
 
@@ -69,7 +69,7 @@ class WorkerProcess(ManagedProcess):
         )
         self.was_killed = False
         self.start_error: str | None = None
-        self._health = HealthReport(reasons=("starting",))
+        self._health = ProcessHealth(reasons=("starting",))
         self._heard_at: float | None = None
         self._dead_after = settings.dead_after
         self._clock = clock
@@ -79,11 +79,11 @@ class WorkerProcess(ManagedProcess):
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.link, self._read)
 
-    def report(self) -> HealthReport:
+    def report(self) -> ProcessHealth:
         """What it last said of itself; not live if that was long ago. On any thread."""
         heard_at = self._heard_at
         if heard_at is not None and (silence := self._clock.monotonic() - heard_at) >= self._dead_after:
-            return HealthReport(live=False, reasons=(f"no report for {silence:.1f} s",))
+            return ProcessHealth(live=False, reasons=(f"no report for {silence:.1f} s",))
         return self._health
 
     def read_journal(self) -> tuple[InstanceId | None, list[ClaimRef]]:
