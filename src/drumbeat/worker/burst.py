@@ -37,6 +37,7 @@ class BurstWatch:
         # Every controller fires what is overdue by a second; what nobody can fire must not hold us up for ever.
         self._fires_until = self._clock.monotonic() + (0.0 if settings.role == "worker" else settings.dead_after)
         while not self._shutdown.is_stopping:
+            wakeup.clear()
             if self._reporter.held:
                 delay = MIN_DELAY
             else:

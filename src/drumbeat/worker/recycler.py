@@ -38,6 +38,7 @@ class Recycler:
         wakeup = Wakeup(self._clock)
         self._shutdown.on_stop.append(wakeup.set)
         while not self._shutdown.is_stopping:
+            wakeup.clear()
             # Not before the first job: a program that is larger than the limit would be started again and again for nothing.
             if self._started and (used := resident_bytes(self._child_pids())) > limit:
                 self._recycle(f"{used / 1e6:.0f} MB are in use")
