@@ -211,7 +211,9 @@ async def test_process_1_reaps_orphans_passes_signals_on_and_exits_as_its_progra
             assert process.wait(30) == 0
             assert not is_known(worker.pid)
         finally:
-            process.kill()
+            if process.poll() is None:
+                process.terminate()  # passed on
+                process.wait(30)
             process.communicate()
 
 

@@ -28,6 +28,12 @@ class ProcessHealth(msgspec.Struct, frozen=True, kw_only=True, tag="health"):
     """Why it is not live, or not ready."""
 
 
+def encode_report(report: ProcessHealth) -> bytes:
+    """As JSON, for people and probes."""
+    shown = {"live": report.live, "ready": report.ready, "running": report.running, "reasons": report.reasons}
+    return msgspec.json.encode(shown) + b"\n"
+
+
 class HealthSource(Protocol):
     def report(self) -> ProcessHealth:
         """The current state. Called on the reporter's thread; returns at once."""

@@ -4,10 +4,8 @@ import logging
 import os
 from contextlib import suppress
 
-import msgspec
-
 from drumbeat.errors import ConfigError
-from drumbeat.processes.health import ProcessHealth
+from drumbeat.processes.health import ProcessHealth, encode_report
 
 log = logging.getLogger(__name__)
 
@@ -49,5 +47,5 @@ class HealthFile:
 
     def _write(self, report: ProcessHealth) -> None:
         with open(self._draft, "wb") as file:
-            file.write(msgspec.json.encode(report) + b"\n")
+            file.write(encode_report(report))
         os.replace(self._draft, self._path)

@@ -7,10 +7,8 @@ import asyncio
 import socket
 from contextlib import suppress
 
-import msgspec
-
 from drumbeat.errors import ConfigError
-from drumbeat.processes.health import HealthSource, ProcessHealth
+from drumbeat.processes.health import HealthSource, encode_report
 
 REQUEST_TIMEOUT = 5.0
 MAX_REQUEST_BYTES = 8_192
@@ -63,7 +61,7 @@ class HealthServer:
             return _format(404, b"there are /live and /ready\n")
         report = self._source.report()
         is_good = report.live if path == b"/live" else report.ready
-        return _format(200 if is_good else 503, _encode(report), has_body=method == b"GET")
+        return _format(200 if is_good else 503, encode_report(report), has_body=method == b"GET")
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:
@@ -71,11 +69,6 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
         return await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return b""
-
-
-def _encode(report: ProcessHealth) -> bytes:
-    shown = {"live": report.live, "ready": report.ready, "running": report.running, "reasons": report.reasons}
-    return msgspec.json.encode(shown) + b"\n"
 
 
 def _format(status: int, body: bytes, *, has_body: bool = True, allow: bool = False) -> bytes:

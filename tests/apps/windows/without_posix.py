@@ -19,7 +19,7 @@ import redis.asyncio
 import redis.asyncio.cluster
 
 HIDDEN = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "curses", "readline"}
-assert asyncpg and multiprocessing.spawn and click and msgspec and redis.asyncio.cluster and subprocess
+PRELOADED = (asyncpg, multiprocessing.spawn, click, msgspec, redis.asyncio.cluster, subprocess)
 
 
 class NoPosix:
