@@ -4,15 +4,20 @@ import asyncio
 import sys
 
 from drumbeat.app import Drumbeat
+from drumbeat.errors import LockTimeout
 
 app = Drumbeat(lock_lease=600)
 
 
 async def main(stays: bool) -> None:
-    async with app, app.lock("printer", timeout=20):
-        print("taken", flush=True)
-        if stays:
-            await asyncio.sleep(600)
+    async with app:
+        try:
+            async with app.lock("printer", timeout=1):
+                print("taken", flush=True)
+                if stays:
+                    await asyncio.sleep(600)
+        except LockTimeout:
+            print("not free")
 
 
 if __name__ == "__main__":

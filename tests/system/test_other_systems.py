@@ -72,9 +72,9 @@ def test_a_lock_does_not_outlive_a_reboot_of_macos(tmp_path: Path) -> None:
     with take_lock(tmp_path, "stay", boot="before") as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "taken\n"
         holder.kill()
-    with take_lock(tmp_path, boot="after") as next_one:
-        out, _ = next_one.communicate(timeout=60)
-        assert (out, next_one.returncode) == ("taken\n", 0)
+    for boot, answer in (("before", "not free\n"), ("after", "taken\n")):
+        with take_lock(tmp_path, boot=boot) as next_one:
+            assert (next_one.communicate(timeout=60)[0], next_one.returncode) == (answer, 0)
 
 
 async def python_of_windows(*words: str) -> str:

@@ -32,7 +32,7 @@ class NoPosix:
 
 for each in HIDDEN:
     sys.modules.pop(each, None)
-sys.meta_path.insert(0, NoPosix())  # type: ignore[arg-type]
+sys.meta_path.insert(0, NoPosix())
 for module, names in {
     os: "fork register_at_fork getuid geteuid getgid killpg getpgrp setpgid fchmod statvfs O_CLOEXEC posix_fallocate pidfd_open"
     " waitid fdatasync sysconf uname WNOHANG tcsetpgrp",
