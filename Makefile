@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test sim mutate chaos system soak lowest check format bench clean
+.PHONY: help demo test sim mutate chaos system soak test-lowest check format bench clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -20,7 +20,7 @@ CHAOS_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),600)
 LOWEST := .venv-lowest
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## watch jobs succeed, wait, fail, die with their worker and recover; then try it in the dashboard
 	@tools/venv.sh base
@@ -58,7 +58,7 @@ soak: ## mixed load with restarts for HOURS=0.5 on all engines side by side, or 
 		$(if $(filter file,$(origin ENGINE)),,--engine $(ENGINE)) $(ARGS)
 
 # Once in a while, and before a release: it makes an environment of its own, and needs the network for it.
-lowest: ## tests of unit, contract and worker with the lowest versions that pyproject.toml allows
+test-lowest: ## tests of unit, contract and worker with the lowest versions that pyproject.toml allows
 	@tools/venv.sh test
 	@$(BIN)/python -m venv --clear $(LOWEST)
 	@$(BIN)/python tools/lowest.py > $(LOWEST)/constraints.txt

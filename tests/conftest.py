@@ -7,7 +7,7 @@ time overrides the fixture `clock`.
 import gc
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.servers import folders, postgres, redis
@@ -40,6 +41,7 @@ SERVERS: dict[str, postgres.Databases | redis.Databases] = {
 PAIRS = {"pair": ("postgres", "valkey")}
 
 OpenAgain = Callable[[], Awaitable[Store]]
+SetRunAt = Callable[[Sequence[JobId], int], Awaitable[None]]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,10 +118,14 @@ def fresh_url(engine: str, folder: Path) -> str:
     return f"sqlite:///{folder / 'test.db'}"
 
 
+async def open_fresh(engine: str, folder: Path, *, clock: Clock = SYSTEM) -> Store:
+    """A store on an empty database."""
+    return await open_store(fresh_url(engine, folder), clock=clock)
+
+
 @asynccontextmanager
 async def fresh_store(engine: str, folder: Path, *, clock: Clock = SYSTEM) -> AsyncIterator[Store]:
-    """A store on an empty database."""
-    async with await open_store(fresh_url(engine, folder), clock=clock) as store:
+    async with await open_fresh(engine, folder, clock=clock) as store:
         yield store
 
 

@@ -1,5 +1,5 @@
 """Prints the lowest versions that pyproject.toml allows of what Drumbeat itself needs, one `name==version` on a line, as pip's
---constraint takes it; with --tests, what the tests of `make lowest` need besides. Standard library only.
+--constraint takes it; with --tests, what the tests of `make test-lowest` need besides. Standard library only.
 """
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 FLOOR = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)(\[[^]]*\])?>=(?P<version>[0-9.]+)")
 OURS = ("postgres", "redis", "kafka", "nats", "web", "uvloop", "otel", "tz")
-# Tools, and programs whose own needs are newer than ours: not for the tests that `make lowest` runs.
+# Tools, and programs whose own needs are newer than ours: not for the tests that `make test-lowest` runs.
 LEFT_OUT = {
     "axe-playwright-python",
     "drumbeat",

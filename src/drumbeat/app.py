@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -28,6 +29,7 @@ from drumbeat.internals import AppInternals, Lifespan
 from drumbeat.locks import GlobalLock, LockOptions
 from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.override import Override
+from drumbeat.platforms import require_posix
 from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
@@ -252,7 +254,12 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators):
         """
         if appref.is_importing():
             return
+        require_posix("workers need")
+        # Imported late: programs that only enqueue need none of it.
+        from drumbeat.processes.service_notifier import ServiceNotifier
+
         settings = self._internals.configure(flags, keep=True)
+        notifier = ServiceNotifier.take(os.environ)
         if not logging.getLogger().handlers:
             # Python's default would show warnings without their fields, and nothing else.
             logs.configure(settings.log_level, settings.log_format)
@@ -262,18 +269,22 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators):
                 raise ConfigError(
                     "processes= needs an app that is a module-level variable, so that others can import it"
                 )
-            from drumbeat.supervisor import Supervisor  # imported late: programs that only enqueue need none of it
+            from drumbeat.supervisor import Supervisor, supervisor_health
 
-            code = Supervisor(ref, settings).run()
+            with supervisor_health(settings, notifier=notifier) as health:
+                code = Supervisor(ref, settings, health=health).run()
         else:
             from drumbeat.worker import main
+            from drumbeat.worker.worker_health import worker_health
 
-            code = main.run(self._internals, settings, ref=ref)
+            with worker_health(settings, notifier=notifier) as own_health:
+                code = main.run(self._internals, settings, ref=ref, health=own_health)
         if code:
             raise SystemExit(code)
 
     async def serve(self, **flags: Unpack[SettingsOptions]) -> None:
         """Run all roles on this loop until cancelled, then drain. Never ends the process, installs no signal handlers."""
+        require_posix("workers need")
         from drumbeat.worker import main
 
         settings = self._internals.configure(flags, keep=True)

@@ -135,7 +135,9 @@ class Heartbeat:
         self._wake_address: str | None = None
         self._wakeup = Wakeup(clock)
         self._uncounted: asyncio.Queue[InstanceId] = asyncio.Queue()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.answered_at: float | None = None
+        """When the store has last registered us or accepted a beat, by the monotonic clock."""
         self._leave_timeout = LEAVE_TIMEOUT
         self._thread: ServiceThread | None = None
 
@@ -148,8 +150,8 @@ class Heartbeat:
     def beat_now(self) -> None:
         """Beat now instead of after the interval. Thread-safe."""
         with suppress(RuntimeError):  # the loop is closed
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._wakeup.set)
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self._wakeup.set)
 
     @asynccontextmanager
     async def register(self, wake_address: str | None) -> AsyncIterator["asyncio.Future[None]"]:
@@ -169,7 +171,7 @@ class Heartbeat:
             yield registered
 
     async def _run(self, call: CallOnLoop, registered: "asyncio.Future[None]") -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         async with await self._retry(call, self._open_store) as store:
             await self._register(store, call)
             call(registered.set_result, None)
@@ -207,6 +209,7 @@ class Heartbeat:
             else:
                 self._rule.reset()
                 self._has_logged = False
+                self.answered_at = self._clock.monotonic()
                 await self._handle_reply(store, call, reply, asked_at)
             await self._wakeup.wait(self._settings.heartbeat)
 
@@ -253,6 +256,7 @@ class Heartbeat:
             return asked_at
 
         asked_at = await self._retry(call, register)
+        self.answered_at = self._clock.monotonic()
         self._companion.on_identity(self._id)
         call(self._listener.on_identity, self._id, asked_at)
 

@@ -29,6 +29,9 @@ MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The maximum of payload_limit, and the limit for decoding: a job may come from a program with a higher payload_limit."""
 _DRIVER = re.compile(r"^(postgresql|postgres|sqlite)\+[a-z0-9_]+(?=://)", re.IGNORECASE)
 
+MIN_MAX_MEMORY = 16_000_000
+"""Less than any Python process takes: it would be recycled for ever."""
+
 
 def default_weight(queue: str) -> int:
     return DEFAULT_WEIGHTS.get(queue, DEFAULT_WEIGHT)
@@ -148,6 +151,43 @@ def parse_address(value: object) -> str:
     if not colon or not host or not port.isdecimal() or int(port) > 65_535 or "/" in host or not host.isprintable():
         raise ValueError("HOST:PORT, such as 127.0.0.1:7777 or [::1]:7777")
     return f"{host}:{int(port)}"
+
+
+def parse_health(value: object) -> str | None:
+    """HOST:PORT, or the absolute path of a file."""
+    if not value:
+        return None
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(text, str) and text.isprintable() and "/" in text and not text.endswith("/"):
+        return str(Path(text).absolute())
+    try:
+        return parse_address(text)
+    except ValueError:
+        raise ValueError(
+            "HOST:PORT, such as 127.0.0.1:8080, or the path of a file, such as /run/drumbeat/health"
+        ) from None
+
+
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+
+
+def parse_size(value: object) -> int | None:
+    """Bytes. MB is a million, MiB 1,048,576."""
+    if not value:
+        return None
+    match = _SIZE.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
+    if match is None:
+        raise ValueError("a size such as 512MB or 2GiB")
+    number, unit, binary = match.groups()
+    factor: int = (1_024 if binary else 1_000) ** (" KMGT".index(unit.upper()) if unit else 0)
+    if int(number) * factor < MIN_MAX_MEMORY:
+        raise ValueError("a size such as 512MB or 2GiB, at least 16MB")
+    return int(number) * factor
+
+
+def parse_limit(value: object) -> int | None:
+    """A whole number; 0 or nothing: no limit."""
+    return int_between(0, 1_000_000_000)(value) or None
 
 
 def parse_tokens(value: object) -> tuple[str, ...]:

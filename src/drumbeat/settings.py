@@ -117,6 +117,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 25 seconds.
     """
 
+    burst: Annotated[bool, parsers.parse_bool] = False
+    """Work until nothing is left to do, by the store, and stop: no job of the worker's queues is due or running. Jobs that are
+    due later, retries included, are left.
+
+    Default: false; a worker goes on until it is asked to stop.
+    """
+
+    max_jobs: Annotated[int | None, parsers.parse_limit] = None
+    """The number of jobs after which a worker process drains and is replaced: by its supervisor, or, where there is none, by
+    whoever starts it again after exit code 71.
+
+    Default: None; no limit.
+    """
+
+    max_memory: Annotated[int | None, parsers.parse_size] = None
+    """The resident memory, such as 512MB, above which a worker process drains and is replaced, as with `max_jobs`.
+
+    Default: None; no limit.
+    """
+
+    health: Annotated[str | None, parsers.parse_health] = None
+    """HOST:PORT on which `drumbeat run` answers probes (/live, /ready), or the path of a file that it writes every second.
+
+    Default: None.
+    """
+
     heartbeat: Annotated[float, parsers.duration_at_least(0.05)] = 1.0
     """The delay between the end of one heartbeat and the start of the next.
 
@@ -274,6 +300,10 @@ class SettingsOptions(TypedDict, total=False):
     batch: int
     processes: int
     drain: Duration | Literal["forever"]
+    burst: bool
+    max_jobs: int
+    max_memory: int | str
+    health: str
     heartbeat: Duration
     dead_after: Duration
     lock_lease: Duration

@@ -70,6 +70,8 @@ def resolve(
     settings = Settings(**values, origin=origin, declared_queues=frozenset(chain.from_iterable(declared)))
     _check_three_times("dead_after", settings.dead_after, "heartbeat", settings.heartbeat, settings)
     _check_three_times("lock_lease", settings.lock_lease, "lock_renew", settings.lock_renew, settings)
+    if settings.burst and settings.role == "controller":
+        raise ConfigError(f"setting burst ({origin['burst']}) needs a worker: a controller runs no jobs", "burst")
     return settings
 
 

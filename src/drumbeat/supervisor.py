@@ -5,7 +5,8 @@
 
 A dead worker's journal names the jobs that it had started: those are crash suspects, the others are not. The supervisor
 declares the instance dead with that knowledge; other instances could only wait for its heartbeat to fail, and suspect every
-job. Nothing but a start-up error is sent over the socket: a worker that reads end of file drains as after SIGTERM.
+job. Workers send a start-up error over the socket, and their health (worker_process.py); a worker that reads end of file
+drains as after SIGTERM.
 
 The first SIGTERM or SIGINT is passed on, and the workers drain; the second is passed on too, and they release what runs.
 Workers that still live long after the first signal, or a few seconds after the second, are killed, and an unreachable store is
@@ -16,21 +17,33 @@ import asyncio
 import logging
 import signal
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from drumbeat import appref
+import msgspec
+
 from drumbeat.clock import SYSTEM, Clock, jitter
 from drumbeat.core.claim import ClaimRef
 from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
-from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, describe_exit
-from drumbeat.processes.managed import ManagedProcess
+from drumbeat.processes.exit_codes import (
+    EXIT_CONFIG_ERROR,
+    EXIT_NO_STORE,
+    EXIT_OK,
+    EXIT_RECYCLE,
+    EXIT_REPLACE,
+    describe_exit,
+)
+from drumbeat.processes.health import LoopPulse, ProcessHealth, combine
+from drumbeat.processes.health_reporter import report_health
+from drumbeat.processes.scratch import scratch_folder
+from drumbeat.processes.service_notifier import ServiceNotifier
 from drumbeat.processes.signals import SIGNALS, debounce
 from drumbeat.settings import Settings
 from drumbeat.store.lost_counts import recover_counts
 from drumbeat.store.urls import open_store
-from drumbeat.worker.crash_journal import CrashJournal
+from drumbeat.worker.worker_process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +69,8 @@ class RestartBackoff:
         self._quick_exits = 0
 
     def next_delay(self, exit_code: int, lived: float) -> float:
+        if exit_code == EXIT_RECYCLE:  # as it should
+            return 0.0
         self._quick_exits = self._quick_exits + 1 if lived < MIN_UPTIME_SECONDS else 0
         growing = (
             min(MAX_RESTART_DELAY, MIN_RESTART_DELAY * 2.0 ** (self._quick_exits - 2)) if self._quick_exits > 1 else 0.0
@@ -63,34 +78,55 @@ class RestartBackoff:
         return max(growing, NO_STORE_DELAY) if exit_code == EXIT_NO_STORE else growing
 
 
-class WorkerProcess(ManagedProcess):
-    """One worker process with its crash journal. It may outlive us: it has jobs to finish."""
+class SupervisorHealth:
+    """A `HealthSource` for the supervisor and its workers: as good as the worst of them."""
 
-    def __init__(self, ref: str, settings: Settings, journal_path: Path, clock: Clock) -> None:
-        super().__init__(
-            "drumbeat.worker.supervised_worker:main",
-            {"ref": ref, "flags": appref.to_flags(settings), "journal_path": str(journal_path)},
-            label=f"drumbeat-worker {ref}",
-            with_main=appref.needs_main(ref),
-            clock=clock,
-        )
-        self.was_killed = False
-        self._journal_path = journal_path
+    def __init__(self, settings: Settings, clock: Clock = SYSTEM, *, is_wanted: bool = False) -> None:
+        """`is_wanted`: somebody asks for it, so the workers are to report."""
+        self._processes = settings.processes
+        self._dead_after = settings.dead_after
+        self._loop = LoopPulse(clock)
+        self._workers: set[WorkerProcess] = set()
+        self.is_stopping = False
+        self.is_wanted = is_wanted
 
-    def read_journal(self) -> tuple[InstanceId | None, list[ClaimRef]]:
-        """Its instance id and the jobs that it had started. Only once it is dead."""
-        journal = CrashJournal.open(self._journal_path)
-        if journal is None:
-            return None, []
-        found = journal.read()
-        journal.close()
-        self._journal_path.unlink(missing_ok=True)
-        return found
+    def attach(self, workers: set[WorkerProcess]) -> None:
+        """On the supervisor's loop."""
+        self._workers = workers
+        self._loop.watch(asyncio.get_running_loop())
+
+    def report(self) -> ProcessHealth:
+        workers = [(f"worker process {each.pid}", each.report()) for each in tuple(self._workers)]
+        if len(workers) < self._processes and not self.is_stopping:
+            workers.append(("supervisor", ProcessHealth(reasons=("a worker process is to be started",))))
+        if (silence := self._loop.silence()) >= self._dead_after:
+            reason = f"the event loop has not responded for {silence:.1f} s"
+            workers.append(("supervisor", ProcessHealth(live=False, reasons=(reason,))))
+        found = combine(workers)
+        if not self.is_stopping:
+            return found
+        reasons = tuple(dict.fromkeys(("stopping", *found.reasons)))
+        return msgspec.structs.replace(found, ready=False, stopping=True, reasons=reasons)
+
+
+@contextmanager
+def supervisor_health(settings: Settings, *, notifier: ServiceNotifier | None) -> Iterator[SupervisorHealth]:
+    """The health of this process and of the workers that it starts, reported while the body runs.
+
+    Raises:
+        ConfigError: as `report_health`.
+    """
+    health = SupervisorHealth(settings, is_wanted=notifier is not None or settings.health is not None)
+    with report_health(health, settings, notifier=notifier):
+        yield health
 
 
 class Supervisor:
-    def __init__(self, ref: str, settings: Settings, *, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, ref: str, settings: Settings, *, health: SupervisorHealth | None = None, clock: Clock = SYSTEM
+    ) -> None:
         self._ref = ref
+        self._health = health or SupervisorHealth(settings, clock)
         self._settings = settings
         self._clock = clock
         self._workers: set[WorkerProcess] = set()
@@ -110,12 +146,13 @@ class Supervisor:
 
     async def _run(self) -> int:
         self._stopping = asyncio.Event()
+        self._health.attach(self._workers)
         loop = asyncio.get_running_loop()
         on_signal = debounce(self._on_signal, SIGNAL_DEBOUNCE_SECONDS, self._clock)
         for signal_number in SIGNALS:
             loop.add_signal_handler(signal_number, on_signal, signal_number)
         try:
-            with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
+            with tempfile.TemporaryDirectory(prefix="drumbeat-", dir=scratch_folder()) as folder:
                 # Death reports are the outer group: workers are restarted while a report waits for the store.
                 async with asyncio.TaskGroup() as self._reports, asyncio.TaskGroup() as keepers:
                     for number in range(self._settings.processes):
@@ -132,7 +169,13 @@ class Supervisor:
         while not self._stopping.is_set():
             starts += 1
             try:
-                worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{starts}", self._clock)
+                worker = WorkerProcess(
+                    self._ref,
+                    self._settings,
+                    folder / f"{number}-{starts}",
+                    self._clock,
+                    reports_health=self._health.is_wanted,
+                )
             except OSError as error:  # no memory, or no more processes: the other workers go on
                 log.error("worker process cannot be started", extra={"slot": number, "reason": str(error)})
                 await self._wait_before_restart(number, max(MIN_RESTART_DELAY, restarts.next_delay(EXIT_OK, 0.0)))
@@ -141,22 +184,24 @@ class Supervisor:
             log.info("worker process started", extra={"slot": number, "pid": worker.pid})
             exit_code = await worker.wait_for_exit()
             self._workers.discard(worker)
-            self._handle_exit(number, worker, exit_code)
+            has_finished = self._handle_exit(number, worker, exit_code)
+            if has_finished and self._settings.burst:
+                return
             if not self._stopping.is_set():
                 await self._wait_before_restart(number, restarts.next_delay(exit_code, worker.uptime))
 
-    def _handle_exit(self, number: int, worker: WorkerProcess, exit_code: int) -> None:
-        start_error = worker.read_message()
+    def _handle_exit(self, number: int, worker: WorkerProcess, exit_code: int) -> bool:
+        """Whether it has left of its own accord, with nothing left to do."""
         worker.close()
         instance, started = worker.read_journal()
         facts = {"slot": number, "pid": worker.pid, "exit": describe_exit(exit_code)}
-        if exit_code == EXIT_OK and not started:  # else a handler has called exit
+        if exit_code in (EXIT_OK, EXIT_RECYCLE) and not started:  # else a handler has called exit
             log.info("worker process exited", extra=facts)
-            return  # it has deregistered itself
-        if exit_code == EXIT_CONFIG_ERROR and start_error:
-            self._start_error = self._start_error or start_error
+            return exit_code == EXIT_OK  # it has deregistered itself
+        if exit_code == EXIT_CONFIG_ERROR and worker.start_error:
+            self._start_error = self._start_error or worker.start_error
             self._stop_all()
-            return
+            return False
         if exit_code in (EXIT_REPLACE, EXIT_NO_STORE) or self._stopping.is_set():
             log.info("worker process exited", extra=facts)
         else:
@@ -170,6 +215,7 @@ class Supervisor:
             )
             self._pending_reports.add(report)
             report.add_done_callback(self._pending_reports.discard)
+        return False
 
     async def _wait_before_restart(self, number: int, seconds: float) -> None:
         if not seconds:
@@ -218,6 +264,7 @@ class Supervisor:
         """Ask all workers to drain; on the second call, to release what runs."""
         is_first = not self._stopping.is_set()
         self._stopping.set()
+        self._health.is_stopping = True
         for worker in self._workers:
             worker.signal(signal.SIGTERM)
         if not is_first:

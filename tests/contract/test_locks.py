@@ -17,8 +17,7 @@ from drumbeat.core.turns import LockQueue
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
-from drumbeat.store.urls import open_store
-from tests.conftest import ENGINES, OpenAgain, fresh_url
+from tests.conftest import ENGINES, OpenAgain, open_fresh
 from tests.contract.conftest import NEWEST
 from tests.contract.making import HOUR
 from tests.waiting import until
@@ -415,7 +414,7 @@ class Tickets(RuleBasedStateMachine):
         self.now = 0
         self.last_token = 0
         self.known = 0
-        self.store: Store = self.run(open_store(fresh_url(self.engine, Path(self.folder.name))))
+        self.store: Store = self.run(open_fresh(self.engine, Path(self.folder.name)))
 
     def run(self, call: Any) -> Any:
         """The model's clock goes on with each call: leases are DOOMED or an hour, so it need not be the store's."""

@@ -19,8 +19,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
-from drumbeat.store.urls import open_store
-from tests.conftest import ENGINES, fresh_url
+from tests.conftest import ENGINES, open_fresh
 from tests.contract.conftest import NEWEST
 from tests.contract.making import HOUR, new_instance, new_job, outcome, release, wanting
 
@@ -70,7 +69,7 @@ class JobsLife(RuleBasedStateMachine):
         self.jobs: dict[JobId, Shadow] = {}
         self.instances: dict[InstanceId, bool] = {}
         self.paused: set[str] = set()
-        self.store: Store = self.run(open_store(fresh_url(self.engine, Path(self.folder.name))))
+        self.store: Store = self.run(open_fresh(self.engine, Path(self.folder.name)))
 
     def run(self, call: Any) -> Any:
         return self.loop.run_until_complete(call)

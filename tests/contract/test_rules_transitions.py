@@ -18,13 +18,12 @@ from drumbeat.durations import from_us, to_us
 from drumbeat.ids import InstanceId
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
-from tests.conftest import ENGINES
+from tests.conftest import ENGINES, SetRunAt
 from tests.contract.cases.crashes import CRASH_CASES, CRASH_LIMIT
 from tests.contract.cases.outcomes import (
     BLOCKED_ON,
     LATE_CASES,
     OUTCOME_CASES,
-    set_run_at,
 )
 from tests.contract.conftest import NEWEST
 from tests.contract.making import BOOM, HOUR, add, hold, new_job, outcome, report, wanting, worker
@@ -105,7 +104,7 @@ def check_attempts(case: object, job: Job, attempts: Sequence[Attempt], to: Tran
     assert [each for each in attempts if each.token == job.token] == ([] if expected is None else [expected]), case
 
 
-async def test_every_outcome_does_to_a_job_what_the_rule_says(store: Store, store_url: str) -> None:
+async def test_every_outcome_does_to_a_job_what_the_rule_says(store: Store, set_run_at: SetRunAt) -> None:
     instance = await worker(store)
     cases = dict(
         zip(await add(store, *(new_job(crash_limit=CRASH_LIMIT) for _ in OUTCOME_CASES)), OUTCOME_CASES, strict=True)
@@ -127,7 +126,7 @@ async def test_every_outcome_does_to_a_job_what_the_rule_says(store: Store, stor
     claimed = await claim_all(store, instance)
     await store.jobs.cancel([id for id, case in cases.items() if case.cancel_requested])
     late = await store.inspect.now() + HOUR
-    await set_run_at(store_url, [id for id, case in cases.items() if case.runs_early], late)
+    await set_run_at([id for id, case in cases.items() if case.runs_early], late)
     before = await load(store, list(cases))
     probe = (await add(store, new_job(queue="probe")))[0]
     probe_claim = (await claim_all(store, instance, "probe"))[probe]

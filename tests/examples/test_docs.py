@@ -21,7 +21,22 @@ from tests.examples import pages
 from tests.examples.messages import messages, patterns
 from tests.meta.project import ROOT
 
-OTHER_COMMANDS = {"cp", "curl", "docker", "git", "kill", "ls", "mv", "pip", "python", "rm", "sqlite3", "systemctl"}
+OTHER_COMMANDS = {
+    "cp",
+    "curl",
+    "docker",
+    "git",
+    "grep",
+    "kill",
+    "ls",
+    "mv",
+    "pip",
+    "python",
+    "rm",
+    "sqlite3",
+    "systemctl",
+    "test",
+}
 
 # Drivers that a page may show, and that need not be installed here, nor have types.
 DRIVERS = ("aiosqlite", "asyncpg", "django", "psycopg", "sqlalchemy")

@@ -72,6 +72,11 @@ def test_every_default_is_accepted_when_written_out() -> None:
         ("heartbeat", "0"),
         ("dead_after", "-3"),
         ("role", "boss"),
+        ("health", "8080"),
+        ("health", "somewhere:http"),
+        ("max_jobs", "many"),
+        ("max_memory", "1.5GB"),
+        ("max_memory", "5MB"),
         ("queues", "critical=many"),
         ("queues", "a b"),
         ("strict", "maybe"),
@@ -208,6 +213,18 @@ TWICE=2
         "COMMENTED": "",
         "TWICE": "2",
     }
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [("512MB", 512_000_000), ("2GiB", 2 * 2**30), ("64 m", 64_000_000), (300_000_000, 300_000_000)]
+)
+def test_a_size_has_its_unit(size: object, found: int) -> None:
+    assert resolved({"max_memory": size}).max_memory == found
+
+
+def test_health_is_an_address_or_a_file() -> None:
+    assert resolved({"health": "127.0.0.1:8080"}).health == "127.0.0.1:8080"
+    assert resolved({"health": "run/health"}).health == str(Path.cwd() / "run" / "health")
 
 
 @pytest.mark.parametrize("line", ["no equals sign", "1KEY=x", "KEY='open", 'KEY="a" b'])

@@ -22,7 +22,11 @@ def command(target: CliTarget, /, host: str | None, port: int | None, namespace:
     DRUMBEAT_DASHBOARD_TOKENS=name:role:token. With --app it also knows the signatures of the program's tasks.
     """
     from drumbeat import logs
+    from drumbeat.platforms import require_posix
+    from drumbeat.processes.init import run_under_init
 
+    require_posix("`drumbeat dashboard` needs", "mount app.dashboard() in a program, or use WSL")
+    run_under_init()
     try:
         from drumbeat.web import server
     except ImportError as missing:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from drumbeat.cli.probe import ProgramInfo
+    from drumbeat.processes.service_notifier import ServiceNotifier
     from drumbeat.settings import Settings
 
 
@@ -34,8 +35,14 @@ if TYPE_CHECKING:
 @click.option(
     "--drain", metavar="SECONDS|forever", help="How long running jobs may continue after SIGTERM. Default: 25."
 )
+@click.option("--max-jobs", metavar="N", help="Replace a worker process after so many jobs. Default: never.")
+@click.option("--max-memory", metavar="SIZE", help="Replace a worker process that takes more, such as 512MB.")
+@click.option("--burst", is_flag=True, default=None, help="Work until nothing is due or running, then exit 0.")
 @click.option(
     "--dashboard", metavar="HOST:PORT", help="Also serve the dashboard on this address, in a separate process."
+)
+@click.option(
+    "--health", metavar="HOST:PORT|FILE", help="Answer probes on /live and /ready there, or write a file every second."
 )
 @click.option("--migrate", is_flag=True, help="Upgrade the store's schema first.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. Default: info.")
@@ -44,43 +51,57 @@ if TYPE_CHECKING:
 def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) -> int:
     """Run the jobs of an app until SIGTERM or Ctrl-C; then let running jobs end, and release the others.
 
+    With --burst, until there is nothing left to do.
+
     MODULE:ATTR is the Drumbeat object of your program, such as app:app for `app` in app.py.
     """
     from drumbeat import logs
+    from drumbeat.platforms import require_posix
 
+    require_posix("workers need")
+    from drumbeat.processes.init import run_under_init
+    from drumbeat.processes.service_notifier import ServiceNotifier
+
+    run_under_init()
     target.flags |= {name: value for name, value in flags.items() if value is not None}
     settings = _load_settings(target, app)
+    notifier = ServiceNotifier.take(os.environ)  # before any code of the program could start a process
     if settings.processes > 1:
         from drumbeat.cli import probe
-        from drumbeat.supervisor import Supervisor
+        from drumbeat.supervisor import Supervisor, supervisor_health
 
         program = probe.probe_program(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
-        if (code := _prepare(program, ref, migrate=migrate)) is not None:
-            return code
-        with _dashboard(ref, program.settings, wanted="dashboard" in target.flags):
-            return Supervisor(ref, program.settings).run()
-    return _run_worker(str(settings.app), target.flags, migrate=migrate)
+        with supervisor_health(program.settings, notifier=notifier) as health:
+            if (code := _prepare(program, ref, migrate=migrate)) is not None:
+                return code
+            with _dashboard(ref, program.settings, wanted="dashboard" in target.flags):
+                return Supervisor(ref, program.settings, health=health).run()
+    return _run_worker(str(settings.app), target.flags, notifier, migrate=migrate)
 
 
-def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
+def _run_worker(ref: str, flags: dict[str, Any], notifier: ServiceNotifier | None, *, migrate: bool) -> int:
     from drumbeat import appref, logs
     from drumbeat.cli import probe
     from drumbeat.cli.program import ARGUMENTS
     from drumbeat.worker import main
+    from drumbeat.worker.worker_health import worker_health
 
     app = appref.load(ref)
     settings = app.configure(flags | {"app": ref})
     if settings.processes > 1:
         # The program's code sets it. It has been imported here, and a supervisor must not run it: start again without it.
+        if notifier is not None:
+            notifier.give_back(os.environ)
         given = click.get_current_context().meta[ARGUMENTS]
         os.execv(sys.executable, [sys.executable, "-m", "drumbeat", *given, "--processes", str(settings.processes)])
     if not logging.getLogger().handlers:  # else the program has configured it
         logs.configure(settings.log_level, settings.log_format)
-    if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
-        return code
-    with _dashboard(ref, settings, wanted="dashboard" in flags):
-        return main.run(app._internals, settings, ref=ref)
+    with worker_health(settings, notifier=notifier) as health:
+        if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
+            return code
+        with _dashboard(ref, settings, wanted="dashboard" in flags):
+            return main.run(app._internals, settings, ref=ref, health=health)
 
 
 def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContextManager[None]:

@@ -15,6 +15,8 @@ EXIT_REPLACE = 70
 """Too many handlers are stuck: start this worker again."""
 EXIT_FORKED_COPY = 70
 """A handler forked, and its copy came back to the worker's code with an exception."""
+EXIT_RECYCLE = 71
+"""`max_jobs` or `max_memory` is reached: start this worker again."""
 EXIT_NO_STORE = 75
 """The store has been unreachable for long and nothing runs: start this worker again later (EX_TEMPFAIL)."""
 EXIT_UNKNOWN = 255

@@ -45,6 +45,25 @@ def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
+class FrameBuffer:
+    """Puts frames together from the pieces in which they arrive."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that this piece completes."""
+        self._data += data
+        frames = []
+        while len(self._data) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._data)[0]
+            if len(self._data) < end:
+                break
+            frames.append(bytes(self._data[_LENGTH.size : end]))
+            del self._data[:end]
+        return frames
+
+
 class FramePipe:
     """The parent's end of the socket, on its loop."""
 

@@ -12,6 +12,7 @@ import msgspec
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, short_repr
+from drumbeat.platforms import require_posix
 from drumbeat.redaction import mask_url
 from drumbeat.setting_parsers import drop_driver
 from drumbeat.store.coordinated import CoordinatedStore
@@ -257,6 +258,8 @@ _DRIVERS = {"asyncpg": "PostgreSQL needs a driver: run `pip install drumbeat[pos
 def _engine(url: str, namespace: str, clock: Clock = SYSTEM) -> _Engine:
     parsed = parse(url)
     check_namespace(namespace)
+    if parsed.engine == "sqlite":
+        require_posix("SQLite stores need", "use PostgreSQL or Redis")
     try:
         import_module(f"drumbeat.store.{parsed.engine}")
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ handler, abandons a thread and kills a child process.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,8 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._runs: set[HandlerRun] = set()
+        self.on_start: Callable[[int], None] | None = None
+        """Called with the number of jobs of each run that starts."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -83,6 +85,8 @@ class ActiveRuns:
 
     def add(self, run: HandlerRun) -> None:
         self._runs.add(run)
+        if self.on_start is not None:
+            self.on_start(len(run.jobs))
 
     def remove(self, run: HandlerRun) -> None:
         self._runs.discard(run)

@@ -20,6 +20,7 @@ from drumbeat.settings import Settings
 from drumbeat.worker import Worker
 from drumbeat.worker.crash_journal import CrashJournal
 from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
+from drumbeat.worker.worker_health import WorkerHealth
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,15 @@ async def serve(app: WorkerApp, settings: Settings, *, ref: str | None = None) -
             raise
 
 
-def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_path: str | None = None) -> int:
-    """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
+def run(
+    app: WorkerApp,
+    settings: Settings,
+    *,
+    ref: str | None = None,
+    journal_path: str | None = None,
+    health: WorkerHealth | None = None,
+) -> int:
+    """Work in this process until SIGTERM or SIGINT, drain, and return the exit code. `health` is told of the worker."""
 
     worker: Worker | None = None
 
@@ -69,6 +77,8 @@ def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_p
             on_stuck=_exit_now,
             install_signals=lambda: install_signal_handlers(stop),
         )
+        if health is not None:
+            health.attach(worker)
         with stop_on_signals(stop):
             code = await worker.run()
         if worker.core.stuck.count:

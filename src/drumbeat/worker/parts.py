@@ -22,6 +22,7 @@ from drumbeat.worker.heartbeat_listener import HeartbeatListener, WorkerDescript
 from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights
+from drumbeat.worker.recycler import Recycler
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.room_consumer import RoomConsumer
 from drumbeat.worker.runner import JobRunner
@@ -69,6 +70,7 @@ class WorkerParts:
         child_runner = None if self.child_pool is None else ChildRunner(core, self.child_pool, self.reporter)
         self.runner = JobRunner(core, prefetch, self.reporter, self.threads, child_runner, self.verifier, completer)
         self.slots = Slots(core, self.buffer, self.runner)
+        self.recycler = Recycler(core, lambda: () if self.child_pool is None else self.child_pool.pids)
         self.listener = HeartbeatListener(core, self.buffer, self.fetcher, self.reporter, self.store_loop)
         self.heartbeat = Heartbeat(
             app.open_store,

@@ -58,11 +58,14 @@ class Shutdown:
             self.urgent.set()
             self.hurry.set()
 
-    def request_replacement(self) -> None:
-        """Too many handlers are stuck: stop, so that the process is started again."""
-        if self._may_exit and not self.is_stopping:
-            self.exit_code = EXIT_REPLACE
-            self._start()
+    def request_replacement(self, exit_code: int = EXIT_REPLACE) -> bool:
+        """Stop, so that the process is started again: too many handlers are stuck, or it is to be recycled. Returns whether
+        that is the reason of its end."""
+        if not self._may_exit or self.is_stopping:
+            return False
+        self.exit_code = exit_code
+        self._start()
+        return True
 
     def leave_store(self, reason: str) -> None:
         """The store has been unreachable for too long, and nothing runs: stop."""

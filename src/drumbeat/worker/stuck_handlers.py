@@ -6,7 +6,7 @@ from collections.abc import Callable
 class StuckHandlers:
     """Handlers in abandoned threads, and on the loop in replaced slots. Only the end of the process stops them."""
 
-    def __init__(self, limit: int, on_limit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, limit: int, on_limit: Callable[[], object] = lambda: None) -> None:
         """`on_limit` is called each time that one is added and `limit` is reached or exceeded."""
         self._limit = limit
         self._on_limit = on_limit

@@ -10,13 +10,19 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
+
+import msgspec
 
 from drumbeat import appref
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StartFailed
 from drumbeat.processes.entry import terminate_self, watch_parent
 from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_NOT_STARTED
+from drumbeat.processes.frames import send
 from drumbeat.worker.main import first_of_group, run
+from drumbeat.worker.worker_health import worker_health
+from drumbeat.worker.worker_process import ParentOutlet, StartError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +33,13 @@ URGENT_TIMEOUT = 5.0
 
 
 def main(
-    link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any], journal_path: str
+    link: socket.socket,
+    *,
+    prepare: Callable[[], None],
+    ref: str,
+    flags: dict[str, Any],
+    journal_path: str,
+    reports_health: bool,
 ) -> int:
     """Work until asked to stop. Returns the exit code."""
     orphan_exit = OrphanExit()
@@ -36,7 +48,8 @@ def main(
         app = appref.load(ref, prepare=prepare)
         settings = app.configure(flags)
         orphan_exit.drain = settings.drain
-        return run(app._internals, settings, ref=ref, journal_path=journal_path)
+        with worker_health(settings, parent=ParentOutlet(link)) if reports_health else nullcontext() as health:
+            return run(app._internals, settings, ref=ref, journal_path=journal_path, health=health)
     except (ConfigError, SchemaOutOfDate) as error:
         return _send_start_error(link, error)
     except BaseExceptionGroup as group:
@@ -69,7 +82,8 @@ class OrphanExit:
 
 def _send_start_error(link: socket.socket, error: BaseException) -> int:
     try:
-        link.sendall(str(error).encode(errors="replace")[:MAX_ERROR_BYTES])
+        message = str(error).encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="replace")
+        send(link, msgspec.json.encode(StartError(message)))
     except OSError:  # the supervisor is gone
         log.error("this process cannot start, and its supervisor is gone", extra={"reason": str(error)})
     return EXIT_CONFIG_ERROR

@@ -29,6 +29,7 @@ from drumbeat.service import OutageBackoff, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
+from drumbeat.worker.burst import BurstWatch
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from drumbeat.worker.event_loop import guest_context
@@ -77,6 +78,8 @@ class Worker:
         self._identity = core.identity
         self._ref = ref
         self._on_stuck = on_stuck
+        self.is_started = False
+        """Its start-up is done: it takes jobs, or leads."""
 
     @property
     def parts(self) -> WorkerParts | None:
@@ -131,6 +134,7 @@ class Worker:
                 pruner = self.core.controller.create_pruner(store)
                 async with lifespans, run_in_background(pruner, parts.stats_writer):
                     await self._run_startup(store)
+                    self.is_started = True
                     await (self.shutdown.stop.wait() if self._settings.role == "controller" else self._work(store))
                     if not self.shutdown.has_given_up:
                         await parts.stats_writer.finish()
@@ -186,6 +190,11 @@ class Worker:
                 verifying = group.create_task(parts.verifier.run(), name=parts.verifier.name)
                 async with asyncio.TaskGroup() as inner:
                     handlers = inner.create_task(self._run_handlers(store), name="handlers")
+                    if self._settings.max_memory is not None:
+                        inner.create_task(parts.recycler.watch_memory(self._settings.max_memory), name="recycler")
+                    if self._settings.burst:
+                        watch = BurstWatch(self.core, store, parts.fetcher, parts.reporter)
+                        inner.create_task(watch.run(), name="burst watch")
                     await self.shutdown.stop.wait()
                     await self._drain(store, handlers)
                 parts.verifier.close()

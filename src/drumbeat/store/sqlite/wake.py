@@ -14,7 +14,6 @@ import contextlib
 import os
 import socket
 import sqlite3
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
 from drumbeat.ids import random_hex
+from drumbeat.processes.scratch import scratch_folder
 from drumbeat.store.protocol.wake import OnJob, OnRoom, Subscriber
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
@@ -233,7 +233,7 @@ def _listening_socket(on_readable: Callable[[socket.socket], None]) -> Iterator[
 
 
 def _bind_socket() -> tuple[socket.socket, str]:
-    folder = Path(tempfile.gettempdir()) / f"drumbeat-{os.getuid()}"
+    folder = Path(scratch_folder()) / f"drumbeat-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
