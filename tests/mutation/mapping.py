@@ -12,17 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutation.nearest import LEFT_OUT
+from tests.mutation.nearest import find_nearest, is_mutated
+from tests.mutation.runner import PLUGINS
 from tests.mutation.selection import ENGINES_VARIABLE
 from tests.mutation.touch_map import TouchMap, TracedTests
 from tests.mutation.tracer import TRACE_VARIABLE
 from tests.planting import PACKAGE, ROOT
 
-# The folders whose tests notice mutants; of `system`, which starts processes and takes long, what stands near to a module.
-FOLDERS = ("unit", "contract", "engines", "locks", "controller", "worker", "app", "web")
-SYSTEM = ("test_crashes.py", "test_locks.py", "test_shutdown.py", "test_supervisor.py", "test_zombies.py")
-# They ask everything of the API, start a demo: minutes, for modules that are not mutated.
-NOT_TRACED = LEFT_OUT | {"test_api_fuzz.py", "test_demo.py"}
+# They try thousands of texts on modules that are not mutated.
+NOT_TRACED = {"test_codec.py", "test_codec_refusals.py", "test_codec_results.py", "test_cron.py"}
 ENGINES = "sqlite,postgres,valkey,pair"
 FILES_AT_ONCE = 12
 TIME_LIMIT_S = 900
@@ -44,10 +42,10 @@ def complete_map(processes: int, *, anew: bool = False) -> TouchMap:
 
 
 def list_test_files() -> list[str]:
-    folders = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
-    kept = [path for path in folders if path.name not in NOT_TRACED and "browser" not in path.parts]
-    kept += [ROOT / "tests" / "system" / name for name in SYSTEM]
-    return [path.relative_to(ROOT).as_posix() for path in kept]
+    """All that stand near to a module that is mutated."""
+    modules = (path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.*"))
+    files = {test: None for file in sorted(modules) if is_mutated(file) for test in find_nearest(file).tests}
+    return [file for file in files if file.rpartition("/")[2] not in NOT_TRACED]
 
 
 def _trace_all(touch_map: TouchMap, missing: Sequence[str], processes: int) -> None:
@@ -85,10 +83,11 @@ def _trace(files: Sequence[str]) -> TracedTests:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(ROOT)]),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(folder) / "hypothesis"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             ENGINES_VARIABLE: ENGINES,
             TRACE_VARIABLE: str(written),
         }
-        plugins = ("-p", "no:cacheprovider", "-p", "tests.mutation.selection", "-p", "tests.mutation.tracer")
+        plugins = [part for plugin in (*PLUGINS, "tests.mutation.tracer") for part in ("-p", plugin)]
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "--tb=short", *plugins, "--hypothesis-seed=0", *files],
             cwd=ROOT,
