@@ -123,7 +123,8 @@ async def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_claims(stor
         moment = now + chance.choice((-HOUR, -HOUR, -MINUTE, -1, HOUR))
         jobs.append(new_job(priority=chance.choice((0, 4, 5, 9)), run_at=moment))
     chance.shuffle(jobs)
-    await add(store, *jobs, *(new_job(queue="other", priority=0) for _ in range(5)))
+    others = [new_job(queue="other", priority=priority, run_at=now - 2 * HOUR) for priority in (0, 4, 5, 9)]
+    await add(store, *jobs, *others)
     ready = [job.id for job in jobs if job.run_at is not None and job.run_at < now]
     told = {id: await ahead(store, id) for id in ready}
     claimed = [job.id for _ in ready for job in await claim(store, me, limit=1)]
