@@ -148,7 +148,7 @@ async def test_no_more_are_counted_than_were_asked_for(store: Store) -> None:
     assert [await ahead(store, last, limit=limit) for limit in (0, 7, 29, 30)] == [0, 7, 29, 29]
 
 
-async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Store) -> None:
+async def test_a_job_that_runs_waits_or_has_ended_is_ahead_of_nobody_and_nobody_of_it(store: Store) -> None:
     me = await worker(store)
     running, done, blocked = [await claimed_one(store, me) for _ in range(3)]
     await end(store, me, done, OutcomeKind.SUCCEEDED)
@@ -157,6 +157,7 @@ async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Stor
     )
     await add(store, *(new_job(priority=0) for _ in range(3)))
     assert [await ahead(store, job.id) for job in (running, done, blocked)] == [0, 0, 0]
+    assert [await ahead(store, id) for id in await add(store, new_job(), new_job(priority=9))] == [3, 4]
 
 
 async def test_a_job_that_is_nowhere_has_no_place(store: Store) -> None:
