@@ -48,6 +48,24 @@ async def test_how_jobs_ended_is_told_in_order_and_none_for_live_ones(store: Sto
     assert await store.jobs.get_results([]) == []
 
 
+async def test_jobs_whose_ids_were_made_hours_apart_are_added_ended_and_pruned_together(store: Store) -> None:
+    """Most calls are about ids of the same seconds; those of an outbox that was read late are not."""
+    now = await store.inspect.now()
+    jobs = [new_job(id=new_job_id(now - hours * HOUR)) for hours in (3, 2, 2, 1, 0)]
+    wanted = await add(store, *jobs)
+    instance = await worker(store)
+    claimed = await claim(store, instance)
+    assert sorted(ids(claimed)) == wanted
+    await report(store, instance, *(outcome(job, OutcomeKind.SUCCEEDED, result=f'"{job.id}"') for job in claimed))
+    ended = [(await store.jobs.get_results([id]))[0] for id in wanted]
+    assert [each and each.result for each in ended] == [f'"{id}"' for id in wanted]
+    assert await store.jobs.get_results(wanted[::-1]) == ended[::-1]
+    assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 5
+    for id in wanted:
+        with pytest.raises(JobExpired):
+            await store.jobs.get_results([id])
+
+
 async def test_a_replayed_job_has_not_ended(store: Store) -> None:
     instance = await worker(store)
     dead = await dead_letter(store, instance)

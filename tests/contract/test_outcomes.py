@@ -395,6 +395,15 @@ async def test_progress_is_kept_for_current_claims_only(store: Store) -> None:
     assert (await get_job(store, job.id)).progress == '{"at":1}'
 
 
+async def test_progress_of_an_older_claim_of_the_same_instance_is_not_kept(store: Store) -> None:
+    instance = await worker(store)
+    older = await claimed_one(store, instance)
+    await release(store, instance, hold(older))
+    [newer] = await claim(store, instance)
+    await store.jobs.save_progress(instance, [(hold(older), '"old"')])
+    assert (newer.id, (await get_job(store, older.id)).progress) == (older.id, None)
+
+
 async def test_attempts_are_runs_that_have_begun(store: Store) -> None:
     instance = await worker(store)
 

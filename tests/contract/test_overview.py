@@ -123,7 +123,8 @@ async def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_claims(stor
         moment = now + chance.choice((-HOUR, -HOUR, -MINUTE, -1, HOUR))
         jobs.append(new_job(priority=chance.choice((0, 4, 5, 9)), run_at=moment))
     chance.shuffle(jobs)
-    await add(store, *jobs, *(new_job(queue="other", priority=0) for _ in range(5)))
+    others = [new_job(queue="other", priority=priority, run_at=now - 2 * HOUR) for priority in (0, 4, 5, 9)]
+    await add(store, *jobs, *others)
     ready = [job.id for job in jobs if job.run_at is not None and job.run_at < now]
     told = {id: await ahead(store, id) for id in ready}
     claimed = [job.id for _ in ready for job in await claim(store, me, limit=1)]
@@ -147,7 +148,7 @@ async def test_no_more_are_counted_than_were_asked_for(store: Store) -> None:
     assert [await ahead(store, last, limit=limit) for limit in (0, 7, 29, 30)] == [0, 7, 29, 29]
 
 
-async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Store) -> None:
+async def test_a_job_that_runs_waits_or_has_ended_is_ahead_of_nobody_and_nobody_of_it(store: Store) -> None:
     me = await worker(store)
     running, done, blocked = [await claimed_one(store, me) for _ in range(3)]
     await end(store, me, done, OutcomeKind.SUCCEEDED)
@@ -156,6 +157,7 @@ async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Stor
     )
     await add(store, *(new_job(priority=0) for _ in range(3)))
     assert [await ahead(store, job.id) for job in (running, done, blocked)] == [0, 0, 0]
+    assert [await ahead(store, id) for id in await add(store, new_job(), new_job(priority=9))] == [3, 4]
 
 
 async def test_a_job_that_is_nowhere_has_no_place(store: Store) -> None:

@@ -1,11 +1,11 @@
-"""python -m tests.mutation: plant bugs one at a time and list those that the nearest tests do not notice."""
+"""python -m tests.mutation: plant bugs one at a time and list those that no test notices, of those that touch their places."""
 
 import argparse
+import hashlib
 import itertools
 import json
 import math
 import queue
-import random
 import sys
 import threading
 import time
@@ -13,16 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from tests.mutation import lua_mutators, python_mutators, sql_mutators
+from tests.mutation.choice import ChosenTest, choose_tests
 from tests.mutation.known_bugs import KNOWN_BUGS, KnownBug
+from tests.mutation.mapping import complete_map
 from tests.mutation.mutants import Mutant, name_mutants
-from tests.mutation.nearest import Nearest, find_nearest, is_mutated
-from tests.mutation.runner import NO_TEST, TIME_LIMIT_S, KnownBugTrial, SourceCopy, Trial, Verdict
+from tests.mutation.nearest import is_mutated
+from tests.mutation.runner import TIME_LIMIT_S, KnownBugTrial, SourceCopy, Trial, Verdict
 from tests.mutation.survivors import SURVIVORS, read_explanations
+from tests.mutation.touch_map import TouchMap
 from tests.planting import PACKAGE
 
 P = TypeVar("P")
 T = TypeVar("T")
+LOGGED = ("verdict", "seconds", "tests", "noticed_by", "has_hung")
 FIND_EDITS = {".py": python_mutators.find_edits, ".sql": sql_mutators.find_edits, ".lua": lua_mutators.find_edits}
 
 
@@ -52,12 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.repeat:
         chosen = [mutant for mutant in mutants if mutant.id in explained]
     else:
-        # A smaller sample is the beginning of a larger one.
-        random.Random(options.seed).shuffle(mutants)
-        chosen = mutants[: options.sample]
+        chosen = sorted(mutants, key=lambda mutant: _draw(mutant, options.seed))[: options.sample]
     print(f"{len(chosen)} of {len(mutants)} mutants, {options.processes} at a time, seed {options.seed}", flush=True)
-    trials = _try_all(chosen, options.processes, options.log, time.monotonic() + 60 * options.minutes)
-    return _report(trials, explained, shows_output=bool(options.only))
+    ends_at = time.monotonic() + 60 * options.minutes
+    touch_map = complete_map(options.processes, anew=options.remap)
+    known = _read_log(options.log, chosen) if options.resume else []
+    left = [mutant for mutant in chosen if mutant.id not in {trial.mutant.id for trial in known}]
+    trials = known + _try_all(left, touch_map, options.processes, options.log, ends_at)
+    return _report(trials, explained, touch_map, shows_output=bool(options.only))
+
+
+def _draw(mutant: Mutant, seed: int) -> str:
+    """A smaller sample is the beginning of a larger one, and a change of the source leaves the rest of it."""
+    return hashlib.sha256(f"{seed} {mutant.id}".encode()).hexdigest()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -74,10 +87,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--files", default="", metavar="TEXT", help="only files whose path has this text")
     parser.add_argument("--list", action="store_true", help="print the mutants, try none")
     parser.add_argument("--log", type=Path, help="append each trial to this file, as a line of JSON")
+    parser.add_argument("--resume", action="store_true", help="what the log has is not tried again")
+    parser.add_argument("--remap", action="store_true", help="trace anew what each test touches")
     return parser.parse_args(arguments)
 
 
-def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None, ends_at: float) -> list[Trial]:
+def _try_all(
+    mutants: Sequence[Mutant], touch_map: TouchMap, processes: int, log: Path | None, ends_at: float
+) -> list[Trial]:
     trials: list[Trial] = []
 
     def keep(trial: Trial) -> None:
@@ -86,7 +103,10 @@ def _try_all(mutants: Sequence[Mutant], processes: int, log: Path | None, ends_a
         if log is not None:
             _append(log, trial)
 
-    _run_side_by_side(mutants, SourceCopy.try_mutant, keep, processes, ends_at)
+    def attempt(copy: SourceCopy, mutant: Mutant) -> Trial:
+        return copy.try_mutant(mutant, choose_tests(mutant, touch_map))
+
+    _run_side_by_side(mutants, attempt, keep, processes, ends_at)
     return trials
 
 
@@ -142,12 +162,23 @@ def _run_side_by_side(
 
 
 def _append(log: Path, trial: Trial) -> None:
-    line = {"id": trial.mutant.id, "verdict": trial.verdict, "seconds": trial.seconds, "noticed_by": trial.noticed_by}
+    line = {name: getattr(trial, name) for name in LOGGED} | {"id": trial.mutant.id}
     with log.open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
-def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output: bool) -> int:
+def _read_log(log: Path, mutants: Sequence[Mutant]) -> list[Trial]:
+    """The last trial of each."""
+    lines = (json.loads(line) for line in log.read_text().splitlines()) if log.exists() else ()
+    last = {line["id"]: line for line in lines}
+    return [
+        msgspec.convert({"mutant": mutant, **{name: last[mutant.id][name] for name in LOGGED}}, Trial)
+        for mutant in mutants
+        if mutant.id in last
+    ]
+
+
+def _report(trials: Sequence[Trial], explained: dict[str, str], touch_map: TouchMap, *, shows_output: bool) -> int:
     """Survivors without an explanation fail the run; so do trials that took too long, or whose test fails without a mutant."""
     survivors = [trial for trial in trials if trial.verdict is Verdict.SURVIVED]
     open_ones = [trial for trial in survivors if trial.mutant.id not in explained]
@@ -155,17 +186,18 @@ def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output:
         print(f"\n{trial.output}")
     for trial in survivors:
         reason = explained.get(trial.mutant.id)
-        print(f"\n{'explained' if reason else 'SURVIVED'}: {_describe(trial.mutant)}")
+        tried = f"{trial.tests} tests" if trial.tests else "no test touches it"
+        print(f"\n{'explained' if reason else 'SURVIVED'} ({tried}): {_describe(trial.mutant)}")
         if reason:
             print(f"  {reason}")
-    unfit = _find_unfit_tests(trials)
+    unfit = _find_unfit_tests(trials, touch_map)
     for test in unfit:
         print(f"fails without a mutant as well, its verdicts do not count: {test}")
     total = len(trials)
     undecided = [trial for trial in trials if trial.verdict is Verdict.TIMED_OUT or trial.noticed_by in unfit]
     for trial in undecided:
         print(f"undecided, repeat it on a quieter machine: {_describe(trial.mutant)}")
-    hung = sum(trial.noticed_by == NO_TEST for trial in trials)
+    hung = sum(trial.has_hung for trial in trials)
     noticed = total - len(survivors) - len(undecided)
     print(f"\nnoticed {noticed} of {total} ({hung} of them by a test that hung, or by pytest itself)", end="")
     print(
@@ -176,20 +208,19 @@ def _report(trials: Sequence[Trial], explained: dict[str, str], *, shows_output:
     return 1 if open_ones or undecided else 0
 
 
-def _find_unfit_tests(trials: Sequence[Trial]) -> list[str]:
+def _find_unfit_tests(trials: Sequence[Trial], touch_map: TouchMap) -> list[str]:
     """The tests that noticed something must pass on the source as it is, else they notice nothing."""
-    noticing = sorted({trial.noticed_by for trial in trials if "::" in trial.noticed_by})
-    if not noticing:
+    noticing = {trial.noticed_by for trial in trials}
+    tests = [ChosenTest(id, touch_map.tests[id].seconds) for id in sorted(noticing & touch_map.tests.keys())]
+    if not tests:
         return []
     started = time.monotonic()
-    engines = frozenset().union(*(find_nearest(trial.mutant.file).engines for trial in trials))
     with SourceCopy() as copy:
-        code, _ = copy.run(Nearest(tests=tuple(noticing), engines=engines), limit=10 * TIME_LIMIT_S)
-        print(f"{len(noticing)} tests that noticed, without a mutant: {time.monotonic() - started:.0f} s")
+        code, _, _ = copy.run_chosen(tests, limit=10 * TIME_LIMIT_S)
+        print(f"{len(tests)} tests that noticed, without a mutant: {time.monotonic() - started:.0f} s")
         if code == 0:
             return []
-        single = ((test, copy.run(Nearest(tests=(test,), engines=engines), limit=TIME_LIMIT_S)[0]) for test in noticing)
-        return [test for test, code in single if code != 0]
+        return [test.id for test in tests if copy.run_chosen([test], limit=TIME_LIMIT_S)[0] != 0]
 
 
 def _describe(mutant: Mutant) -> str:

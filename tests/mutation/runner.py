@@ -1,4 +1,4 @@
-"""Plants a mutant, or a known bug, in a copy of the source and runs the nearest tests on it.
+"""Plants a mutant, or a known bug, in a copy of the source and runs the tests that were chosen for it.
 
 Each process has one copy, which keeps its compiled modules; the mutated file is put back afterwards. It comes before the
 installed package on the path of modules, also for the processes that tests start.
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -20,17 +20,29 @@ from types import TracebackType
 
 import msgspec
 
+from tests.mutation.choice import ChosenTest
 from tests.mutation.known_bugs import KnownBug
 from tests.mutation.mutants import Mutant, apply
-from tests.mutation.nearest import Nearest, find_nearest
-from tests.mutation.selection import ENGINES_VARIABLE
+from tests.mutation.nearest import Nearest
+from tests.mutation.selection import ENGINES_VARIABLE, TESTS_VARIABLE, TestOrder
 from tests.planting import ROOT, copy_package
 
 TIME_LIMIT_S = 240
 # A single test that takes longer hangs: pytest is ended.
 MAX_TEST_S = 40
+# Where it is known how long a test takes.
+MIN_TEST_S = 12
+PATIENCE = 5
 INTERRUPT_GRACE_S = 15
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+# What the tests need. To load all that are installed is half of the time that pytest takes to start.
+PLUGINS = (
+    "pytest_asyncio.plugin",
+    "_hypothesis_pytestplugin",
+    "drumbeat.testing.pytest_plugin",
+    "tests.mutation.selection",
+    "no:cacheprovider",
+)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*)$", re.MULTILINE)
 PASSED = 0
 NO_TEST = "pytest itself"
 
@@ -45,7 +57,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     mutant: Mutant
     verdict: Verdict
     seconds: float
+    tests: int = 0
+    """How many were to run."""
     noticed_by: str = ""
+    has_hung: bool = False
+    """Noticed because that test did not end, or ended pytest itself."""
     output: str = ""
 
 
@@ -72,16 +88,21 @@ class SourceCopy:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def try_mutant(self, mutant: Mutant, *, limit: float = TIME_LIMIT_S) -> Trial:
+    def try_mutant(self, mutant: Mutant, tests: Sequence[ChosenTest], *, limit: float = TIME_LIMIT_S) -> Trial:
+        if not tests:
+            return Trial(mutant=mutant, verdict=Verdict.SURVIVED, seconds=0, output="no test touches it")
         started = time.monotonic()
         with self._edited(mutant.file, lambda source: apply(mutant.edit, source)):
-            code, output = self.run(find_nearest(mutant.file), limit=limit)
+            code, output, current = self.run_chosen(tests, limit=limit)
         verdict = {None: Verdict.TIMED_OUT, PASSED: Verdict.SURVIVED}.get(code, Verdict.NOTICED)
+        failed = _first_failure(output)
         return Trial(
             mutant=mutant,
             verdict=verdict,
             seconds=time.monotonic() - started,
-            noticed_by=_first_failure(output) if verdict is Verdict.NOTICED else "",
+            tests=len(tests),
+            noticed_by=(failed or current or NO_TEST) if verdict is Verdict.NOTICED else "",
+            has_hung=verdict is Verdict.NOTICED and not failed,
             output=output[-3000:],
         )
 
@@ -109,14 +130,40 @@ class SourceCopy:
 
     def run(self, nearest: Nearest, *, limit: float, stops_at_first: bool = True) -> tuple[int | None, str]:
         """The exit status of pytest, None if it took too long, and what it printed."""
-        arguments = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutation.selection"]
-        arguments += ["-x"] if stops_at_first else []
-        arguments += ["--hypothesis-seed=0", "-o", f"faulthandler_timeout={MAX_TEST_S}", *nearest.tests]
+        arguments = ["-x"] if stops_at_first else []
+        arguments += ["-o", f"faulthandler_timeout={MAX_TEST_S}", *nearest.tests]
+        return self._run_pytest(arguments, {ENGINES_VARIABLE: ",".join(sorted(nearest.engines))}, limit)
+
+    def run_chosen(
+        self, tests: Sequence[ChosenTest], *, limit: float, stops_at_first: bool = True
+    ) -> tuple[int | None, str, str]:
+        """Likewise, and the test that ran last."""
+        files = dict.fromkeys(test.id.partition("::")[0] for test in tests)
+        arguments = ["-x"] if stops_at_first else []
+        # The plugin has its own limit for each test.
+        arguments += ["-o", "faulthandler_timeout=0", *files]
+        current = self._folder / "current"
+        current.write_text("")
+        limits = {test.id: MIN_TEST_S + PATIENCE * test.seconds for test in tests}
+        order = self._folder / "order.json"
+        order.write_bytes(msgspec.json.encode(TestOrder(limits=limits, current=str(current))))
+        code, output = self._run_pytest(arguments, {TESTS_VARIABLE: str(order)}, limit)
+        return code, output, current.read_text()
+
+    def _run_pytest(
+        self, arguments: Sequence[str], variables: Mapping[str, str], limit: float
+    ) -> tuple[int | None, str]:
+        arguments = [
+            *("-q", "--tb=line", "--hypothesis-seed=0"),
+            *(part for plugin in PLUGINS for part in ("-p", plugin)),
+            *arguments,
+        ]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(self._folder), str(ROOT)]),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self._folder / "hypothesis"),
-            ENGINES_VARIABLE: ",".join(sorted(nearest.engines)),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **variables,
         }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with tempfile.TemporaryFile("w+") as printed:
@@ -170,5 +217,6 @@ def _has_failed(test: str, output: str) -> bool:
 
 
 def _first_failure(output: str) -> str:
+    """Empty: none has failed. An id may have spaces in it."""
     found = FAILED.search(output)
-    return found[1] if found is not None else NO_TEST
+    return found[1].partition(" - ")[0] if found is not None else ""

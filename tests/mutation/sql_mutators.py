@@ -26,8 +26,12 @@ OFF_BY_ONE = re.compile(r"(?<=[+\-] )1\b(?![.\d])")
 OPPOSITE_BOUNDARY = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
+# Which rows an index has that only finds them changes no answer; tests of query plans see to it.
+INDEX = re.compile(r"\bCREATE\s+INDEX\b[^;]*;", re.IGNORECASE)
+
+
 def find_edits(source: str) -> Iterator[Edit]:
-    code = blank_sql(source)
+    code = INDEX.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), blank_sql(source))
     yield from _drop_predicates(code)
     for found in BOUNDARY.finditer(code):
         yield Edit("boundary", found.start(), found.end(), OPPOSITE_BOUNDARY[found[0]])

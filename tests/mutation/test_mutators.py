@@ -95,6 +95,12 @@ def test_an_order_that_nothing_observes_stays(source: str) -> None:
                 "DELETE FROM t WHERE a BETWEEN 1 AND 2 AND CASE WHEN b THEN d END RETURNING a",
             ],
         ),
+        ("dropped_predicate", "CREATE INDEX i ON t (a) WHERE b AND c; SELECT 1", []),
+        (
+            "dropped_predicate",
+            "CREATE UNIQUE INDEX i ON t (a) WHERE b; SELECT 1",
+            ["CREATE UNIQUE INDEX i ON t (a) WHERE true; SELECT 1"],
+        ),
         ("dropped_predicate", "-- WHERE it stands AND falls\nSELECT ' AND '", []),
         ("boundary", "SELECT a <= b, c -> d, e <> f, g <@ h", ["SELECT a < b, c -> d, e <> f, g <@ h"]),
         ("dropped_lock", "SELECT a FROM t FOR NO KEY UPDATE OF t SKIP LOCKED;", ["SELECT a FROM t ;"]),

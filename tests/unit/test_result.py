@@ -8,6 +8,7 @@ from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
 from drumbeat.worker.result import (
+    MAX_CHAIN,
     HandlerResult,
     ResultKind,
     describe_failure,
@@ -50,6 +51,16 @@ def test_two_retries_mean_three_charged_runs() -> None:
     ending = from_exception(ValueError("no"))
     kinds = [judged(claimed(failures=failures), ending).kind for failures in range(3)]
     assert kinds == [OutcomeKind.RETRY, OutcomeKind.RETRY, OutcomeKind.DEAD]
+
+
+def test_causes_are_described_unless_there_are_very_many() -> None:
+    error = ValueError("the last")
+    for number in range(MAX_CHAIN + 1):
+        if number == MAX_CHAIN:
+            assert "ValueError: cause 0" in describe_failure(error).traceback
+        cause, error = error, ValueError(f"cause {number}")
+        error.__cause__ = cause
+    assert "ValueError: cause 49" not in describe_failure(error).traceback
 
 
 def test_the_retries_of_the_job_go_before_those_of_the_task() -> None:

@@ -101,6 +101,23 @@ async def test_a_session_that_waits_for_a_line_sees_what_happened_meanwhile(
     await other.close()
 
 
+async def test_a_renewal_takes_locks_in_the_order_of_names_so_that_two_cannot_wait_for_each_other(
+    url: str, postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    for name in ("a", "b"):
+        await acquire(postgres, f"ticket of {name}", name)
+    async with raw.transaction(), asyncio.TaskGroup() as group:
+        await raw.execute("SELECT FROM drumbeat.lock WHERE name = 'a' FOR UPDATE")
+        group.create_task(postgres.locks.ticket_status(["ticket of b", "ticket of a"], renew=True))
+
+        async def is_waiting() -> bool:
+            return bool(await raw.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+        await until(is_waiting)
+        await raw.execute("SELECT FROM drumbeat.lock WHERE name = 'b' FOR UPDATE NOWAIT")
+        await raw.execute("ROLLBACK; BEGIN")
+
+
 async def test_an_acquire_that_was_cancelled_under_way_leaves_no_ticket(
     url: str, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
