@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from drumbeat.core.stats import BOUNDS_US, Resolution, Rollup
+from drumbeat.admin.stats import RESOLUTIONS
+from drumbeat.core.stats import BOUNDS_US, Rollup
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name
@@ -15,13 +16,14 @@ from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 DEFAULT_INTERVALS, MAX_INTERVALS = 60, 2_000
-RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which intervals."""
 
-    resolution: Annotated[Literal["10s", "1m"], doc("10s: kept for 2 hours; 1m: kept as long as history.")] = "1m"
+    resolution: Annotated[
+        Literal["10s", "1m", "1h"], doc("10s: kept for 2 hours; 1m: as long as history; 1h: for 15 days.")
+    ] = "1m"
     since: Annotated[
         datetime | None,
         doc("With offset. Default: 60 intervals before `until`. At most 2,000 intervals are returned."),
