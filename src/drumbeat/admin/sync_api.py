@@ -132,6 +132,7 @@ class SyncSystem(SyncPart[System]):
     doctor = SyncMethod(System.doctor)
 
 
+    health = SyncMethod(System.health)
 class SyncAdmin:
     """The administration API of an app, for code without an event loop."""
 
