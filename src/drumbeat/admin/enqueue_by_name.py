@@ -16,6 +16,7 @@ from drumbeat.client import Client
 from drumbeat.codec import MAX_DEPTH, Undecodable
 from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import has_nul
+from drumbeat.context import parent_of_new_jobs
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import NewJob
 from drumbeat.core.job_query import JobFilter
@@ -118,6 +119,7 @@ async def _build_trusted_job(client: Client, task: str, text: str, options: JobO
         timeout=overrides.timeout_us,
         crash_limit=client.settings.crash_limit,
         on_dead=on_dead if on_dead in newest.tasks else None,
+        parent=parent_of_new_jobs(),
     )
 
 

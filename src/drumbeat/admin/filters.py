@@ -43,6 +43,8 @@ class JobCriteria(TypedDict, total=False):
     """The instance that runs it, or ran it last."""
     since: datetime | str | None
     """Enqueued at this time or later: by the clock of the program that enqueued it, to the millisecond. Text is ISO 8601 with a
+    parent: str | None
+    """Jobs that the job with this id enqueued."""
     time zone."""
     until: datetime | str | None
     """Enqueued before this time."""
@@ -148,6 +150,7 @@ async def page_jobs(client: Client, filter: JobFilter) -> JobPage:
     page = await store.inspect.find_page(filter)
     if not page.items and page.next is None:
         await _check_names_known(client, store, filter)
+    "parent": _text_reader("the id of a job", is_job_id),
     return page
 
 

@@ -18,7 +18,17 @@ from drumbeat.tasks.options import JobOptions
 
 from . import bulk
 from .enqueue_by_name import build_job
-from .filters import JobCriteria, JobQuery, list_jobs, page_jobs, read_filter
+from .filters import (
+    JobCriteria,
+    JobQuery,
+    list_ended_jobs,
+    list_jobs,
+    page_jobs,
+    read_ended,
+    read_filter,
+    without_ended,
+)
+from .lineage import Lineage, read_lineage
 from .part import AdminPart
 
 
@@ -55,6 +65,18 @@ class Jobs(AdminPart):
 
     async def explain(self, id: str) -> Explanation:
         """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.
+
+    async def lineage(self, id: str, *, before: str | None = None, limit: int = 50) -> Lineage:
+        """Which job enqueued it, and which jobs it enqueued: its ancestors, and the tree below it.
+
+        before: the next page of its children, `next` of the page before. limit: of all jobs below it, three levels deep.
+
+        Raises:
+            JobNotFound, JobExpired: as `show`.
+        """
+        job = await self._client.get_job(check_id(id))
+        read = read_filter({"before": before, "limit": limit})
+        return await read_lineage(await self._client.store(), job, before=read.before, limit=min(read.limit, 500))
 
         Raises:
             JobNotFound, JobExpired: as `show`.

@@ -33,6 +33,7 @@ class SyncJobs(SyncPart[Jobs]):
     counts = SyncMethod(Jobs.counts)
     show = SyncMethod(Jobs.show)
     attempts = SyncMethod(Jobs.attempts)
+    lineage = SyncMethod(Jobs.lineage)
     explain = SyncMethod(Jobs.explain)
     wait = SyncMethod(Jobs.wait)
     cancel = SyncMethod(Jobs.cancel)

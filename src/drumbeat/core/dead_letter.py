@@ -49,4 +49,5 @@ def make_follow_up(job: Job, error: Failure) -> NewJob | None:
         priority=job.priority,
         tenant=job.tenant,
         trace=job.trace,
+        parent=job.id,
     )

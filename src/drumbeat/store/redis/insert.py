@@ -41,9 +41,11 @@ def job_template(job: NewJob) -> list[Value]:
         rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
+    parent = b"" if job.parent is None else pack_id(job.parent)
     if job.key is None:
-        return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b""]
-    return [job.queue, job.priority, when, _UNIQUE_FLAGS[job.unique.value], job.task, before + b",", b"," + after]
+        return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b"", parent]
+    flag = _UNIQUE_FLAGS[job.unique.value]
+    return [job.queue, job.priority, when, flag, job.task, before + b",", b"," + after, parent]
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:

@@ -31,6 +31,7 @@ every call, so no script runs on half of the keys.
     unsucceeded          zset     id -> 0: jobs of history that were cancelled or discarded, by id
     dead                 zset     id -> 0: dead letters, by id
     attempts:<id>        list     JSON of the earlier attempts of a job
+    children:<id>        zset     id -> 0: the newest 10,000 jobs that a job enqueued, by id; expires 30 days after the last
     count                hash     task NUL live, succeeded, dead or cancelled -> number of jobs
     paused               hash     queue -> JSON array [at, by, reason]
     parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
@@ -88,7 +89,7 @@ every call, so no script runs on half of the keys.
     tickets              channel  a ticket and after how many µs its owner should check it, as text
     wake                 channel  the smallest run_at (µs) of jobs that became pending, as text
 
-Only intervals expire by themselves. Scripts prune everything else together with what belongs to it.
+Only intervals and children expire by themselves. Scripts prune everything else together with what belongs to it.
 """
 
 from drumbeat.ids import InstanceId
@@ -130,3 +131,6 @@ class RedisKeys:
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"
+    def children(self, parent: bytes) -> bytes:
+        return f"{self.prefix}children:".encode() + parent
+

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from drumbeat.core.job import Failure, JobState, OutcomeKind
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, Salvaged, explain_fault, log_faults, read_failure, salvage
 from drumbeat.store.records import Faults
 
@@ -35,6 +35,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     schedule: str | None = None
     """None of no schedule, or "" where another field follows."""
     trace: str | None = None
+    parent: JobId | None = None
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):

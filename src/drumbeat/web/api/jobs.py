@@ -21,10 +21,11 @@ from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bu
 from drumbeat.web.api.ended_between import find_ended_between
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.fields import Reason, doc
+from drumbeat.web.fields import Before, Limit, Reason, doc
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest, refuse_with
 
+from drumbeat.web.route import clamp_limit
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
 
@@ -135,6 +136,48 @@ async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
 
 
 async def explain(request: DashboardRequest, id: str) -> Explanation:
+class LineageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of the tree below a job."""
+
+    before: Before = None
+    limit: Limit = 50
+
+
+class LineageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the tree."""
+
+    job: JobRecord
+    depth: Annotated[int, doc("Levels below the job that was asked for: 1 is its child.")]
+    has_more: Annotated[bool, doc("It has, or may have, children that are not listed here.")]
+
+
+class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job descends from, and what it has enqueued. Jobs are without arguments, progress and result."""
+
+    ancestors: Annotated[list[JobRecord], doc("The first of them first; the last is the parent. At most 20.")]
+    missing: Annotated[
+        str | None, doc("The parent of the first ancestor (or of the job), if it is pruned or not listed here.")
+    ]
+    descendants: Annotated[
+        list[LineageRecord], doc("Each followed by its own children, newest first, three levels deep, at most `limit`.")
+    ]
+    next: Annotated[str | None, doc("`before` of the next page of its children; null: these are all.")]
+
+
+async def show_lineage(request: DashboardRequest, id: str, query: LineageQuery) -> LineagePage:
+    found = await request.app.jobs.lineage(id, before=query.before, limit=clamp_limit(query.limit))
+    now = await request.store_time()
+    return LineagePage(
+        ancestors=[records.to_job_record(job, now, 0) for job in found.ancestors],
+        missing=found.missing,
+        descendants=[
+            LineageRecord(job=records.to_job_record(each.job, now, 0), depth=each.depth, has_more=each.has_more)
+            for each in found.descendants
+        ],
+        next=found.next,
+    )
+
+
     return await request.app.jobs.explain(id)
 
 

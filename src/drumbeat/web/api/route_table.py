@@ -28,6 +28,7 @@ API_ROUTES: tuple[Route, ...] = (
     _get("/jobs/{id}", jobs.show, "One job"),
     _get("/jobs/{id}/attempts", jobs.list_attempts, "All runs of a job that have ended, oldest first"),
     _get("/jobs/{id}/explain", jobs.explain, "Why is it not running?"),
+    _get("/jobs/{id}/lineage", jobs.show_lineage, "Which job enqueued it, and which jobs it enqueued"),
     _write("POST /jobs", jobs.enqueue, OPERATOR, "jobs.enqueue", "Queue a call of a task"),
     _write("POST /jobs/bulk", jobs.act_on_many, ADMIN, "jobs.bulk", "Cancel, run now, replay or discard many jobs"),
     _write(

@@ -76,7 +76,7 @@ async def _render_list(
         title=f"{query.state or 'all'} jobs".capitalize(),
         status=422 if error else 200,
         fields=query,
-        hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
+        hidden=("instance", "parent", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
         tabs=[] if error else tabs(request, query, counts),
