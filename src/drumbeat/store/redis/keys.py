@@ -74,8 +74,10 @@ every call, so no script runs on half of the keys.
   Audit and statistics
     audit                zset     entry -> 0: audit entries, by id
     audit_at             zset     entry -> when it began (µs)
+    audit_unended        zset     entry -> 0: those that report their progress and have not ended
     audit_keys           hash     who NUL request key -> the entry of that request
-    act:<id>             hash     act (the entry as JSON), at (µs), done_at (µs), touched, outcome, answer
+    act:<id>             hash     act (the entry as JSON), at (µs), done_at (µs), touched, outcome, answer,
+                                  matched, reported_at (µs), stopped_by
     interval:<resolution>:<at>  hash  queue, task, instance -> counts of one interval (stats.py); expires after its last write
     interval_total:<resolution>:<at>  hash  NUL, NUL, instance -> the same for all queues and tasks together
     intervals_of:<resolution>  zset  at -> at: the intervals of a resolution
@@ -129,8 +131,8 @@ class RedisKeys:
     def reply_channel(self, channel_id: str) -> str:
         return f"{self.prefix}reply:{channel_id}"
 
-    def held(self, instance: InstanceId) -> str:
-        return f"{self.prefix}held:{instance}"
     def children(self, parent: bytes) -> bytes:
         return f"{self.prefix}children:".encode() + parent
 
+    def held(self, instance: InstanceId) -> str:
+        return f"{self.prefix}held:{instance}"
