@@ -123,6 +123,7 @@ class SyncStats(SyncPart[Stats]):
 
     read = SyncMethod(Stats.read)
     overall = SyncMethod(Stats.overall)
+    weeks = SyncMethod(Stats.weeks)
     totals = SyncMethod(Stats.totals)
 
 
@@ -131,9 +132,9 @@ class SyncSystem(SyncPart[System]):
 
     facts = SyncMethod(System.facts)
     doctor = SyncMethod(System.doctor)
-
-
     health = SyncMethod(System.health)
+
+
 class SyncAdmin:
     """The administration API of an app, for code without an event loop."""
 

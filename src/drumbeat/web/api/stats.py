@@ -9,13 +9,16 @@ import msgspec
 
 from drumbeat.admin.stats import RESOLUTIONS
 from drumbeat.core.stats import BOUNDS_US, Rollup
+from drumbeat.core.weeks import TaskWeeks
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name
+from drumbeat.web.api.records import Page
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 DEFAULT_INTERVALS, MAX_INTERVALS = 60, 2_000
+WEEKS_CACHE_SECONDS = 60.0
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,24 @@ class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
         list[Rollup],
         doc("By time, queue and task; `at` is the beginning of the interval in microseconds since 1970 UTC."),
     ]
+
+
+class WeeksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tasks."""
+
+    task: Annotated[str | None, doc("Only this task.")] = None
+
+
+async def read_weeks(request: DashboardRequest, query: WeeksQuery) -> Page[TaskWeeks]:
+    """Of all tasks it is cached for a minute: it is read from two weeks of counts."""
+    if query.task is not None:
+        return Page(items=await request.app.stats.weeks(task=query.task))
+    asked = request.app.clock.monotonic()
+    kept = request.dashboard.cache.get(TaskWeeks)
+    if kept is None or asked - kept[0] >= WEEKS_CACHE_SECONDS:
+        kept = (asked, await request.app.stats.weeks())
+        request.dashboard.cache[TaskWeeks] = kept
+    return Page(items=kept[1])
 
 
 async def read_stats(request: DashboardRequest, query: StatsQuery) -> StatsRecord:
