@@ -37,12 +37,15 @@ class Jobs(AdminPart):
 
     async def list(self, **query: Unpack[JobQuery]) -> builtins.list[Job]:
         """Jobs, newest first; `before=` the last one's id gives the next page."""
-        return await list_jobs(self._client, read_filter(query))
+        filter = read_filter(without_ended(query))
+        if (ended := read_ended(query)) is not None:
+            return await list_ended_jobs(self._client, ended, filter)
+        return await list_jobs(self._client, filter)
 
     async def page(self, **query: Unpack[JobQuery]) -> JobPage:
         """The same by a bounded scan, for interactive use: perhaps fewer than `limit`, or none; `before=` its `next` gives the
         next page, and `next` is None at the end."""
-        return await page_jobs(self._client, read_filter(query))
+        return await page_jobs(self._client, read_filter(without_ended(query)), read_ended(query))
 
     async def counts(self, **query: Unpack[JobQuery]) -> JobCounts:
         """Number of jobs in each state; with a filter at most 10,000 of each, and `capped` says so."""
@@ -63,9 +66,6 @@ class Jobs(AdminPart):
         job = check_id(id)
         return (await store.inspect.get_attempts([job]))[job]
 
-    async def explain(self, id: str) -> Explanation:
-        """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.
-
     async def lineage(self, id: str, *, before: str | None = None, limit: int = 50) -> Lineage:
         """Which job enqueued it, and which jobs it enqueued: its ancestors, and the tree below it.
 
@@ -77,6 +77,9 @@ class Jobs(AdminPart):
         job = await self._client.get_job(check_id(id))
         read = read_filter({"before": before, "limit": limit})
         return await read_lineage(await self._client.store(), job, before=read.before, limit=min(read.limit, 500))
+
+    async def explain(self, id: str) -> Explanation:
+        """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.
 
         Raises:
             JobNotFound, JobExpired: as `show`.

@@ -10,7 +10,7 @@ from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import describe_ids, run_audited
 from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
-from drumbeat.cli.options import KEY, NAME, CliTarget, dry_option, job_list_options, reason_option
+from drumbeat.cli.options import KEY, NAME, PAST, CliTarget, dry_option, job_list_options, reason_option
 from drumbeat.cli.resource_group import ResourceGroup
 from drumbeat.core.job import CancelAnswer
 from drumbeat.plural import format_count

@@ -11,21 +11,22 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
+from drumbeat.admin.ended_between import find_ended_between
 from drumbeat.admin.explain.reasons import Explanation
+from drumbeat.admin.filters import read_ended
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
 from drumbeat.ids import JobId
 from drumbeat.redaction import HIDDEN
 from drumbeat.web.api import records
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
-from drumbeat.web.api.ended_between import find_ended_between
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.fields import Before, Limit, Reason, doc
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest, refuse_with
-
 from drumbeat.web.route import clamp_limit
+
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
 
@@ -90,8 +91,8 @@ async def list_jobs(
     request: DashboardRequest, query: JobListQuery, preview: int = records.MAX_PREVIEW_CHARS
 ) -> Page[JobRecord]:
     store = await request.app.store()
-    has_end = query.ended_since is not None or query.ended_until is not None
-    read = partial(find_ended_between, store, query) if has_end else None
+    ended = read_ended({"ended_since": query.ended_since, "ended_until": query.ended_until})
+    read = None if ended is None else partial(find_ended_between, store, ended)
     return await records.load_job_page(request, to_job_filter(query), preview, read=read)
 
 
@@ -135,7 +136,6 @@ async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
     return [msgspec.structs.replace(each, error=records.mask_error(each.error)) for each in found]
 
 
-async def explain(request: DashboardRequest, id: str) -> Explanation:
 class LineageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which part of the tree below a job."""
 
@@ -178,6 +178,7 @@ async def show_lineage(request: DashboardRequest, id: str, query: LineageQuery) 
     )
 
 
+async def explain(request: DashboardRequest, id: str) -> Explanation:
     return await request.app.jobs.explain(id)
 
 
