@@ -22,8 +22,8 @@ _RETENTION_S = {
     Resolution.HOUR: stats.HOUR_RETENTION_US // 1_000_000,
 }
 """Used where no controller prunes; one does so sooner, minutes with history. TOTAL does not expire."""
-_INTERVALS_PER_CALL = 200
-"""Intervals that one call reads."""
+_INTERVALS_PER_CALL = {Resolution.TEN_SECONDS: 200, Resolution.MINUTE: 200, Resolution.HOUR: 24}
+"""Intervals that one call reads; of hours fewer, since more tasks and instances have run in each."""
 _RUN_ENDS_PER_CALL = 2_000
 """Rows of history that one call scans."""
 
@@ -61,11 +61,12 @@ class RedisStats:
 
     async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
         found: list[CountsRow] = []
+        limit = _INTERVALS_PER_CALL[resolution]
         while True:
-            page = await self._pool.run("read_stats", int(resolution), since, until, _INTERVALS_PER_CALL, kind)
+            page = await self._pool.run("read_stats", int(resolution), since, until, limit, kind)
             for at, interval in zip(page[::2], page[1::2], strict=True):
                 found += _decode_rows(record_format.int_or_zero(at), interval)
-            if len(page) < 2 * _INTERVALS_PER_CALL:
+            if len(page) < 2 * limit:
                 return found
             since = max(since, record_format.int_or_zero(page[-2])) + 1
 
