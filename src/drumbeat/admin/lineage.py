@@ -89,5 +89,6 @@ def _flatten(jobs: list[Job], families: dict[JobId, JobPage], depth: int) -> lis
     for job in jobs:
         family = families.get(job.id)
         found.append(LineageItem(job=job, depth=depth, has_more=family is None or family.next is not None))
-        found += _flatten([] if family is None else family.items, families, depth + 1)
+        if family is not None and depth < MAX_DEPTH:  # a circle, which only a damaged store has, ends here
+            found += _flatten(family.items, families, depth + 1)
     return found
