@@ -167,7 +167,7 @@ async def test_a_page_is_of_those_that_are_wanted(store: Store, wanted: dict[str
 
     expected = [act.id for act in acts if matches(act)][::-1]
     assert ids(await store.audit.list_page(AuditFilter(**wanted))) == expected  # type: ignore[arg-type]
-    first = ids(await store.audit.list_page(AuditFilter(**wanted, limit=1)))
+    first = ids(await store.audit.list_page(AuditFilter(**wanted, limit=1)))  # type: ignore[arg-type]
     rest = await store.audit.list_page(AuditFilter(**wanted, before=first[0])) if first else []  # type: ignore[arg-type]
     assert first + ids(rest) == expected
 

@@ -1,6 +1,7 @@
 """Whether an act runs, has ended, or was interrupted with its process."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def ago(seconds: float | None) -> datetime | None:
 def test_an_act_without_an_end_runs_as_long_as_its_process_reports(
     began: float, reported: float | None, done: float | None, state: ActState
 ) -> None:
-    facts = dict.fromkeys(("who", "role", "via", "verb", "target"), "x")
+    facts: dict[str, Any] = dict.fromkeys(("who", "role", "via", "verb", "target"), "x")
     at = NOW - timedelta(seconds=began)
     entry = AuditEntry(id=new_job_id(), at=at, reported_at=ago(reported), done_at=ago(done), **facts)
     assert act_state(entry, NOW) is state

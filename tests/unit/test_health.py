@@ -48,9 +48,9 @@ def rollup(task: str = "charge", **numbers: int) -> Rollup:
     return Rollup(resolution=Resolution.MINUTE, at=NOW - 60 * SECOND, queue="mail", task=task, **numbers)  # type: ignore[arg-type]
 
 
-def hour(*, ago: int, task: str = "charge", **numbers: int) -> Rollup:
+def hour(*, ago: int, **numbers: int) -> Rollup:
     at = interval_of(Resolution.HOUR, NOW) - ago * Resolution.HOUR
-    return Rollup(resolution=Resolution.HOUR, at=at, queue="mail", task=task, **numbers)  # type: ignore[arg-type]
+    return Rollup(resolution=Resolution.HOUR, at=at, queue="mail", task="charge", **numbers)  # type: ignore[arg-type]
 
 
 def past(**numbers: int) -> list[Rollup]:

@@ -18,7 +18,7 @@ def hour(ago: int, task: str = "charge", *, queue: str = "mail", took: int = 1_0
         task=task,
         run=histogram,
         wait=histogram,
-        **counts,  # type: ignore[arg-type]
+        **counts,
     )
 
 
