@@ -88,4 +88,4 @@ async def test_this_week_stands_beside_the_last(app: Drumbeat, api: httpx.AsyncC
     assert (await app.stats.weeks(task="send_mail"))[0].this_week.failed == 5
     assert "This week and the last" in (await api.get("/tasks/send_mail", headers=PAGE)).text
     row = html.unescape((await api.get("/tasks", headers=PAGE)).text)
-    assert "was 5.0 %, ×10" in row and "50.0 % this week" in row
+    assert "failed ×10" in row and "failed: 50.0 % this week, 5.0 % last week" in row
