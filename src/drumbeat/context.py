@@ -16,7 +16,7 @@ from drumbeat import logs
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.reason_signal import ReasonSignal
 
 T = TypeVar("T")
@@ -175,6 +175,13 @@ CURRENT_BATCH: ContextVar[Sequence[ClaimedJob]] = ContextVar("drumbeat_current_b
 """The jobs of a batch handler, which has no current job."""
 CURRENT_SIGNAL: ContextVar[AbortSignal] = ContextVar("drumbeat_abort_signal")
 """Of code that is not a job: a start-up call, a handler of a room."""
+
+
+def parent_of_new_jobs() -> JobId | None:
+    """The job whose handler runs this code: what it enqueues is its child. None outside of handlers, and in a batch handler,
+    whose jobs have these children together."""
+    running = CURRENT_JOB.get(None)
+    return None if running is None else running.id
 
 
 def current_job() -> RunningJob:

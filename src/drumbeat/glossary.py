@@ -18,6 +18,8 @@ TERMS = tuple(
         ("task", "A Python function registered with `@app.task`."),
         ("job", "One queued call of a task."),
         ("attempt", "One execution of a job. Attempts are counted from 1."),
+        ("parent", "The job whose handler enqueued this job; the jobs that a job enqueues are its children."),
+        ("lineage", "Which job enqueued which: the ancestors of a job, and the tree of jobs below it."),
         (
             "outcome",
             "How an attempt ended: succeeded, retry, dead, cancelled, snoozed, released, blocked, expired or crashed.",

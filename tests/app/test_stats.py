@@ -74,7 +74,7 @@ async def test_a_span_a_queue_and_a_task_can_be_chosen(app: Drumbeat) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"resolution": "1h"}, "resolution must be one of 10s, 1m, not '1h'"),
+        ({"resolution": "1d"}, "resolution must be one of 10s, 1m, 1h, not '1d'"),
         ({"since": datetime(2026, 1, 1)}, "since must have a timezone"),
         ({"until": "today"}, "until must be a datetime with a timezone"),
         ({"queue": "a b"}, "queue 'a b' is not a valid name"),

@@ -250,3 +250,24 @@ def test_the_store_may_be_named_by_option_before_or_after_the_verb_or_by_environ
 def test_another_namespace_is_another_system(shop: Path) -> None:
     assert records("jobs", "list", "--namespace", "other") == []
     assert records("jobs", "list") != []
+
+
+def test_the_lineage_of_a_job_is_shown_as_a_tree(shop: Path) -> None:
+    """The newest job is the on_dead of another."""
+    [job] = records("jobs", "list", "--limit", "1")
+    parent = job["parent"]
+    shown = invoke("jobs", "lineage", job["id"])
+    assert (shown.exit_code, shown.stdout.split()[0]) == (0, parent)
+    assert f"└─ {job['id']} {job['task']}" in shown.stdout and "<- this job" in shown.stdout
+    found = document("jobs", "lineage", parent)
+    assert (found["ancestors"], found["missing"], found["next"]) == ([], None, None)
+    assert [(each["depth"], each["job"]["id"]) for each in found["descendants"]] == [(1, job["id"])]
+    assert [each["id"] for each in records("jobs", "list", "--parent", parent)] == [job["id"]]
+
+
+def test_an_act_that_has_ended_or_is_unknown_cannot_be_stopped(shop: Path) -> None:
+    assert invoke("queues", "pause", "critical", "--reason", "a test").exit_code == 0
+    [act] = records("audit", "list", "--limit", "1")
+    assert "has ended: done" in read_refusal(invoke("audit", "stop", act["id"]))
+    assert "there is no act" in read_refusal(invoke("audit", "stop", "nobody"))
+    assert records("audit", "list", "--unended") == []

@@ -167,7 +167,7 @@ async def test_a_page_is_of_those_that_are_wanted(store: Store, wanted: dict[str
 
     expected = [act.id for act in acts if matches(act)][::-1]
     assert ids(await store.audit.list_page(AuditFilter(**wanted))) == expected  # type: ignore[arg-type]
-    first = ids(await store.audit.list_page(AuditFilter(**wanted, limit=1)))
+    first = ids(await store.audit.list_page(AuditFilter(**wanted, limit=1)))  # type: ignore[arg-type]
     rest = await store.audit.list_page(AuditFilter(**wanted, before=first[0])) if first else []  # type: ignore[arg-type]
     assert first + ids(rest) == expected
 
@@ -190,3 +190,39 @@ async def test_old_acts_are_pruned_oldest_first_and_their_keys_are_free(store: S
     assert await store.audit.begin(again) is None
     held = await store.audit.begin(new_act(request_key="k2"))
     assert held is not None and held.id == acts[2].id
+
+
+async def test_progress_is_on_record_and_its_process_learns_who_stops_it(store: Store, open_again: OpenAgain) -> None:
+    act, other = new_act(), await open_again()
+    await store.audit.begin(act)
+    assert not await other.audit.request_stop(act.id, "grace"), "it reports no progress"
+    assert await other.audit.list_page(AuditFilter(unended=True)) == []
+    assert await store.audit.report_progress(act.id, touched=3, matched=10) is None
+    [found] = await other.audit.list_page(AuditFilter(unended=True))
+    assert (found.id, found.touched, found.matched, found.done_at, found.stopped_by) == (act.id, 3, 10, None, None)
+    assert found.reported_at is not None and found.reported_at >= found.at
+    assert await other.audit.request_stop(act.id, "grace")
+    assert await other.audit.request_stop(act.id, "bob"), "the first request counts"
+    assert await store.audit.report_progress(act.id, touched=4, matched=None) == "grace"
+    await store.audit.end(act.id, touched=5, outcome="stopped by grace", answer=None)
+    assert not await other.audit.request_stop(act.id, "bob")
+    assert await store.audit.report_progress(act.id, touched=9, matched=9) is None
+    ended = await other.audit.get(act.id)
+    assert ended is not None and (ended.touched, ended.matched, ended.stopped_by) == (5, None, "grace")
+    assert await other.audit.list_page(AuditFilter(unended=True)) == []
+    assert not await store.audit.request_stop(new_job_id(), "bob")
+    assert await store.audit.report_progress(new_job_id(), touched=1, matched=1) is None
+
+
+async def test_unended_entries_are_found_page_by_page_and_pruned(store: Store) -> None:
+    acts = [new_act(who=who) for who in ("ada", "bob", "ada")]
+    for act in acts:
+        await store.audit.begin(act)
+        await store.audit.report_progress(act.id, touched=0, matched=1)
+    await begun(store, new_act())
+    newest = await store.audit.list_page(AuditFilter(unended=True, limit=2))
+    assert ids(newest) == [acts[2].id, acts[1].id]
+    assert ids(await store.audit.list_page(AuditFilter(unended=True, before=newest[-1].id))) == [acts[0].id]
+    assert ids(await store.audit.list_page(AuditFilter(unended=True, who="bob"))) == [acts[1].id]
+    await store.audit.prune(await store.inspect.now() + HOUR, 100)
+    assert await store.audit.list_page(AuditFilter(unended=True)) == []

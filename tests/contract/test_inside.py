@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.claim import ClaimedJob, ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, CancelAnswer, Job, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
-from drumbeat.ids import new_instance_id
+from drumbeat.ids import new_instance_id, new_job_id
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
@@ -48,13 +48,14 @@ async def exists(store: Store, id: Any) -> bool:
 
 
 async def test_a_job_is_visible_after_the_commit_and_not_before(store: Store, program: Caller) -> None:
-    job, instance = new_job(), await worker(store)
+    job, instance = new_job(parent=new_job_id()), await worker(store)
     await program.begin()
     await program.write(1)
     assert await store.transactional.add(program.conn, [job]) == [AddResult(job.id, True)]
     assert (await exists(store, job.id), await claim(store, instance)) == (False, [])
     await program.commit()
     assert ids(await claim(store, instance)) == [job.id]
+    assert (await get_job(store, job.id)).parent == job.parent
     assert await program.numbers() == [1]
 
 

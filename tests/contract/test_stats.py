@@ -30,8 +30,11 @@ async def stretch(store: Store, resolution: Resolution = Resolution.TEN_SECONDS)
     return await store.inspect.now() // resolution * resolution
 
 
-async def prune(store: Store, *, tens: int = 0, minutes: int = 0, gone: int = 0, limit: int = LIMIT) -> int:
-    return await store.stats.prune(ten_seconds_before=tens, minutes_before=minutes, idle_since=gone, limit=limit)
+async def prune(
+    store: Store, *, tens: int = 0, minutes: int = 0, hours: int = 0, gone: int = 0, limit: int = LIMIT
+) -> int:
+    before = {Resolution.TEN_SECONDS: tens, Resolution.MINUTE: minutes, Resolution.HOUR: hours}
+    return await store.stats.prune(before, idle_since=gone, limit=limit)
 
 
 async def leave(store: Store, instance: InstanceId) -> None:
@@ -162,14 +165,16 @@ async def test_old_stretches_are_pruned_and_the_totals_stay(store: Store) -> Non
     at, instance = await stretch(store, Resolution.MINUTE), await worker(store)
     old = at - 3 * HOUR
     kept = [rollup(resolution, at, started=1) for resolution in (Resolution.TEN_SECONDS, Resolution.MINUTE)]
+    kept.append(rollup(Resolution.HOUR, at - at % HOUR, started=1))
     gone = [rollup(Resolution.TEN_SECONDS, old, task=task, started=1) for task in ("a", "b", "c")]
-    gone += [rollup(Resolution.MINUTE, old, started=1)]
+    gone += [rollup(Resolution.MINUTE, old, started=1), rollup(Resolution.HOUR, old - old % HOUR, started=1)]
     await store.stats.put(instance, [*kept, *gone, rollup(Resolution.TOTAL, started=6)])
     assert await prune(store, tens=old, minutes=old) == 0
     assert await prune(store, tens=at, minutes=old, limit=2) == 2
     assert await prune(store, tens=at, minutes=old) == 1
     assert len(await store.stats.read(Resolution.MINUTE, 0, at + 1)) == 2
     assert await prune(store, tens=at, minutes=at) == 1
+    assert await prune(store, hours=at - at % HOUR) == 1
     assert [await store.stats.read(each.resolution, 0, at + 1) for each in kept] == [[each] for each in kept]
     assert [each.started for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [6]
 
@@ -251,6 +256,7 @@ async def test_what_one_instance_wrote_can_be_read(store: Store) -> None:
         rollup(Resolution.TEN_SECONDS, at, succeeded=2),
         rollup(Resolution.TEN_SECONDS, at, OVERALL, OVERALL, succeeded=2),
         rollup(Resolution.MINUTE, at, succeeded=5),
+        rollup(Resolution.HOUR, at - at % HOUR, succeeded=9),
     ]
     old = rollup(Resolution.TEN_SECONDS, at - MINUTE, succeeded=3)
     before = await store.inspect.now()
@@ -279,6 +285,8 @@ async def test_what_an_instance_declared_dead_had_not_written_is_counted_from_th
             await store.stats.read(Resolution.TEN_SECONDS, before, before + HOUR, queue=OVERALL, task=OVERALL),
             await store.stats.read(Resolution.MINUTE, before, before + HOUR),
             await store.stats.read(Resolution.MINUTE, before, before + HOUR, queue=OVERALL, task=OVERALL),
+            await store.stats.read(Resolution.HOUR, before - HOUR, before + HOUR),
+            await store.stats.read(Resolution.HOUR, before - HOUR, before + HOUR, queue=OVERALL, task=OVERALL),
         ):
             assert sum(each.succeeded for each in found) == expected["succeeded"]
             assert sum(each.failed for each in found) == expected["retry"] + expected["dead"]
@@ -306,4 +314,5 @@ async def test_what_was_written_before_the_death_is_not_counted_again(store: Sto
     await end(store, me, await claimed_one(store, me), OutcomeKind.SUCCEEDED)
     await store.instances.declare_dead(me, beat=None, started=[], reason="killed")
     await recover_counts(store, me)
-    assert [each.succeeded for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [2]
+    for resolution in Resolution:
+        assert sum(each.succeeded for each in await store.stats.read(resolution, 0, 2**60)) == 2

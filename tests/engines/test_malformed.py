@@ -25,7 +25,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import Fire
-from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.core.stats import INTERVALS, Resolution, Rollup
 from drumbeat.ids import JobId
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
@@ -344,7 +344,7 @@ async def test_damaged_acts_counts_and_messages_are_left_out(app: Drumbeat, vand
         assert await store.rooms.take(me, 100) == []
     await look_everywhere(app)
     await store.audit.prune(2**62, 1_000)
-    await store.stats.prune(ten_seconds_before=2**62, minutes_before=2**62, idle_since=2**62, limit=1_000)
+    await store.stats.prune(dict.fromkeys(INTERVALS, 2**62), idle_since=2**62, limit=1_000)
 
 
 @pytest.mark.parametrize("seed", range(40 if FULL else 2))

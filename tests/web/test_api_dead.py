@@ -128,8 +128,9 @@ async def _is_under_way(app: Drumbeat) -> bool:
     return 0 < counts.get("pending", 0) < 12
 
 
+@pytest.mark.parametrize(("by", "ended_by"), [("api", "stopped by local"), ("python", "stopped by grace")])
 async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
-    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId, by: str, ended_by: str
 ) -> None:
     await died(app, hand, 12)
 
@@ -138,29 +139,44 @@ async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
         return act if act.get("touched") else None
 
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 20}))
+        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 5}))
         act = await until(far, what="the first letters are done")
         assert act["done_at"] is None and 0 < act["touched"] < 12
         page = html.unescape((await api.get("/dead", headers={"Accept": "text/html"})).text)
         assert "replay: all" in page and re.search(r'data-test="background-act-done">\d+</b> of 12 done', page)
-        stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"reason": "too many"})
-        assert (stopped.status_code, stopped.json()) == (200, {"touched": 1})
+        assert (act["state"], act["matched"]) == ("running", 12)
+        if by == "api":
+            stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"reason": "too many"})
+            assert (stopped.status_code, stopped.json()) == (200, {"touched": 1})
+        else:  # as another process would: only the store knows both
+            assert (await app.audit.stop(act["id"], by="grace")).stopped_by == "grace"
+        assert [each.id for each in await app.audit.list(unended=True)] == [act["id"]]
     assert asked.result().json()["act"] == act["id"]
     [ended] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"]
     counts = await states(app)
     assert ended["touched"] == counts["pending"] < 12 and counts["dead"] == 12 - ended["touched"]
-    assert ended["outcome"] == "failed: stopped by local" and ended["done_at"] is not None
+    assert ended["outcome"] == ended_by and ended["done_at"] is not None and ended["state"] == "ended"
     assert 'data-test="background-act"' not in (await api.get("/dead", headers={"Accept": "text/html"})).text
     again = await api.post(f"/api/v1/audit/{act['id']}/stop")
     assert (again.status_code, again.json()["type"]) == (409, "act-ended")
 
 
-async def test_an_act_of_another_process_is_not_said_to_be_stopped(api: httpx.AsyncClient, app: Drumbeat) -> None:
+async def test_an_act_of_another_process_is_seen_and_one_that_reports_nothing_is_not_said_to_be_stopped(
+    api: httpx.AsyncClient, app: Drumbeat
+) -> None:
     elsewhere = await app.audit.begin(new_act(who="grace", verb="dead.replay", target="all"))
     answer = await api.post(f"/api/v1/audit/{elsewhere.id}/stop")
-    assert (answer.status_code, answer.json()["type"]) == (409, "act-elsewhere")
+    assert (answer.status_code, answer.json()["type"]) == (409, "act-running")
     assert (await api.post("/api/v1/audit/nobody/stop")).status_code == 404
-    assert "in another process, or interrupted" in (await api.get("/audit")).text
+    progress = await app.audit.progress(elsewhere, matched=1_234)
+    for path in ("/", "/jobs", "/dead", "/audit"):
+        page = html.unescape((await api.get(path, headers={"Accept": "text/html"})).text)
+        assert "<strong>replay: all</strong> by grace, via python" in page and "of 1,234 done" in page
+    assert (await api.post(f"/api/v1/audit/{elsewhere.id}/stop")).status_code == 200
+    assert not progress.is_stopped
+    assert "local has asked it to stop" in (await api.get("/audit", headers={"Accept": "text/html"})).text
+    await app.audit.end(elsewhere, None)
+    assert "background-act-done" not in (await api.get("/", headers={"Accept": "text/html"})).text
 
 
 async def test_what_cannot_be_paced_is_refused_before_anything_is_done(

@@ -35,7 +35,11 @@ async def test_a_task_whose_runs_all_fail_is_no_health_wherever_one_looks(
 ) -> None:
     await count_runs(app, started=770, failed=770)
     for path in ("/", "/jobs"):
-        assert verdict(await api.get(path)) == ("bad", "/tasks/send_mail", "Task send_mail fails")
+        assert verdict(await api.get(path)) == (
+            "bad",
+            "/jobs?task=send_mail&amp;state=retrying",
+            "Task send_mail fails",
+        )
     assert "all 770 runs failed in the last 10 min" in (await api.get("/")).text, "what needs you"
     health = (await api.get("/api/v1/status")).json()["health"]
     assert (health["level"], health["text"]) == ("bad", "Task send_mail fails")

@@ -36,10 +36,12 @@ ADMINS = {
 VIEWERS = {
     "GET /api/v1/status",
     "GET /api/v1/stats",
+    "GET /api/v1/stats/weeks",
     "GET /api/v1/jobs",
     "GET /api/v1/jobs/counts",
     "GET /api/v1/jobs/{id}",
     "GET /api/v1/jobs/{id}/attempts",
+    "GET /api/v1/jobs/{id}/lineage",
     "GET /api/v1/jobs/{id}/explain",
     "GET /api/v1/dead",
     "GET /api/v1/dead/groups",

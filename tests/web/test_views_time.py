@@ -19,6 +19,7 @@ from drumbeat.core.schedule import CatchUp, FireOutcome, NewSchedule, RuleKind, 
 from drumbeat.core.stats import BUCKETS, Resolution, Rollup, bucket_index
 from drumbeat.durations import microseconds, to_us
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.web.api.audit import ActRecord, to_act_record
 from drumbeat.web.api.instances import InstanceRecord
 from drumbeat.web.api.records import JobRecord
 from drumbeat.web.pages import (
@@ -321,9 +322,9 @@ def test_a_rate_window_is_open_until_it_is_full() -> None:
 # ---- record ----
 
 
-def act(verb: str, target: str, outcome: str | None = "done") -> AuditEntry:
+def act(verb: str, target: str, outcome: str | None = "done", at: datetime = NOW) -> ActRecord:
     done = NOW if outcome else None
-    return AuditEntry(
+    entry = AuditEntry(
         id="a",
         who="w",
         role="admin",
@@ -331,10 +332,11 @@ def act(verb: str, target: str, outcome: str | None = "done") -> AuditEntry:
         verb=verb,
         target=target,
         reason="",
-        at=NOW,
+        at=at,
         done_at=done,
         outcome=outcome,
     )
+    return to_act_record(entry, NOW)
 
 
 @pytest.mark.parametrize(
@@ -353,8 +355,16 @@ def test_an_act_leads_to_the_one_thing_that_it_touched_if_it_is_one(verb: str, t
 
 
 def test_the_outcome_of_an_act_is_a_word_and_what_was_said() -> None:
-    rows = [audit.row_of(act("queues.pause", "q", outcome)) for outcome in ("done", "failed: store is away", None)]
-    assert [(row.word, row.message) for row in rows] == [("done", ""), ("failed", "store is away"), ("running", "")]
+    outcomes = ("done", "failed: store is away", "stopped by ada", None)
+    rows = [audit.row_of(act("queues.pause", "q", outcome)) for outcome in outcomes]
+    rows.append(audit.row_of(act("queues.pause", "q", None, NOW - timedelta(hours=1))))
+    assert [(row.word, row.message) for row in rows] == [
+        ("done", ""),
+        ("failed", "store is away"),
+        ("stopped", ""),
+        ("running", ""),
+        ("interrupted", ""),
+    ]
 
 
 def test_the_worst_finding_comes_first_and_names_the_whole() -> None:

@@ -14,13 +14,17 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from drumbeat.clock import Clock
 from drumbeat.codec import make_storable
 from drumbeat.core import audit
+from drumbeat.durations import from_us
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.names import check_number, short_repr
+from drumbeat.store.protocol import Store
 from drumbeat.sync_loop import SYNC_LOOP, SyncMethod, SyncPart
 
+from .bulk import BulkProgress
 from .part import AdminPart
 
 log = logging.getLogger(__name__)
@@ -48,8 +52,34 @@ class ActInProgress(msgspec.Struct):
     """JSON text of the result, such as the id of a new job; None: none is kept."""
 
 
+class RecordedProgress(BulkProgress):
+    """The progress of a bulk action, on record in the store: everybody sees it, and can stop it."""
+
+    def __init__(self, store: Store, clock: Clock, act: str, matched: int | None) -> None:
+        super().__init__(matched)
+        self._audit = store.audit
+        self._clock = clock
+        self._act = act
+        self._reported: float | None = None
+
+    async def report(self) -> None:
+        """Write it, twice a second at most, and learn whether somebody has asked it to stop."""
+        now = self._clock.monotonic()
+        if self._reported is not None and now - self._reported < audit.REPORT_INTERVAL:
+            return
+        self._reported = now
+        try:
+            by = await self._audit.report_progress(self._act, touched=self.touched, matched=self.matched)
+        except StoreError as error:
+            # The action itself fails if the store stays away; it is told as interrupted meanwhile.
+            log.warning("progress of an act was not recorded", extra={"act": self._act, "reason": str(error)})
+            return
+        if by is not None:
+            self.stop(by)
+
+
 class Audit(AdminPart):
-    """Read the audit log, and add entries."""
+    """Read the audit log, add entries, stop what runs."""
 
     async def list(
         self,
@@ -59,13 +89,22 @@ class Audit(AdminPart):
         target: str | None = None,
         before: str | None = None,
         limit: int = 50,
+        unended: bool = False,
     ) -> builtins.list[audit.AuditEntry]:
-        """Entries, newest first; `before=` the last one's id gives the next page. `verb` is a prefix, such as "queues."."""
+        """Entries, newest first; `before=` the last one's id gives the next page. `verb` is a prefix, such as "queues.".
+
+        unended: only acts on many jobs that have no recorded end: they are running, or were interrupted (`state`).
+        """
         store = await self._client.store()
         texts = {"who": who, "verb": verb, "target": target}
         chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
         return await store.audit.list_page(
-            audit.AuditFilter(before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen)
+            audit.AuditFilter(
+                before=_check_before(before),
+                limit=check_number("limit", limit, 1, MAX_LISTED),
+                unended=unended,
+                **chosen,
+            )
         )
 
     async def show(self, id: str) -> audit.AuditEntry:
@@ -74,6 +113,39 @@ class Audit(AdminPart):
         if found is None:
             raise InvalidArguments(f"there is no act {short_repr(id)} on record", "id")
         return found
+
+    async def state(self, entry: audit.AuditEntry) -> audit.ActState:
+        """Whether an act has ended, is running, or was interrupted: its process died before it could record the end."""
+        return audit.act_state(entry, from_us(await (await self._client.store()).inspect.now()))
+
+    async def stop(self, id: str, *, by: str | None = None) -> audit.AuditEntry:
+        """Ask an act on many jobs to stop, in whichever process it runs: it ends within about a second. What is done stays
+        done.
+
+        Raises:
+            InvalidArguments: there is no such act; it has ended, was interrupted, or cannot be stopped.
+        """
+        who, entry = self._check_by(by), await self.show(id)
+        store = await self._client.store()
+        state = await self.state(entry)
+        if state is audit.ActState.RUNNING and await store.audit.request_stop(id, who):
+            return await self.show(id)
+        entry = await self.show(id)
+        match await self.state(entry):
+            case audit.ActState.ENDED:
+                problem = f"has ended: {entry.outcome}"
+            case audit.ActState.INTERRUPTED:
+                problem = "was interrupted: its process has ended, and the rest was not done"
+            case audit.ActState.RUNNING:
+                problem = "reports no progress: it cannot be stopped"
+        raise InvalidArguments(f"act {id} {problem}", "id")
+
+    async def progress(self, act: ActInProgress, *, matched: int | None = None) -> BulkProgress:
+        """The progress of a bulk action inside of `act(...)`, for `app.jobs.bulk(..., progress=)`: everybody can watch it,
+        and stop it with `app.audit.stop`, the dashboard or `drumbeat audit stop`."""
+        made = RecordedProgress(await self._client.store(), self._client.clock, act.id, matched)
+        await made.report()
+        return made
 
     @contextlib.asynccontextmanager
     async def act(
@@ -112,6 +184,9 @@ class SyncAudit(SyncPart[Audit]):
 
     list = SyncMethod(Audit.list)
     show = SyncMethod(Audit.show)
+    state = SyncMethod(Audit.state)
+    stop = SyncMethod(Audit.stop)
+    progress = SyncMethod(Audit.progress)
 
     @contextlib.contextmanager
     def act(self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> Iterator[ActInProgress]:

@@ -88,10 +88,13 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkProgress:
-    """How far a bulk action has come, for another task that watches or stops it."""
+    """How far a bulk action has come, for another task that watches or stops it. `app.audit.progress(act)` gives one that
+    everybody sees and can stop, in whatever process."""
 
-    def __init__(self) -> None:
+    def __init__(self, matched: int | None = None) -> None:
         self.touched = 0
+        self.matched = matched
+        """How many jobs there are; None: not known."""
         self.stopped_by: str | None = None
         """Who stopped it; None: nobody."""
 
@@ -102,6 +105,9 @@ class BulkProgress:
     @property
     def is_stopped(self) -> bool:
         return self.stopped_by is not None
+
+    async def report(self) -> None:
+        """Called between two steps, and twice a second during a pause."""
 
 
 class JobSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +218,7 @@ async def apply_pages(
     async for ids in _pace_pages(_select_ids(client, selection), clock, rate, progress):
         page = await _apply_to_page(store, selection.action, ids)
         progress.touched += page.touched
+        await progress.report()
         yield page
 
 
@@ -254,6 +261,7 @@ async def _pace_pages(
 async def _sleep_unless_stopped(clock: Clock, seconds: float, progress: BulkProgress) -> None:
     """At a slow rate a pause may last minutes; a stop takes effect earlier."""
     while seconds > 0 and not progress.is_stopped:
+        await progress.report()
         nap = min(seconds, STOP_POLL_INTERVAL)
         await clock.sleep(nap)
         seconds -= nap

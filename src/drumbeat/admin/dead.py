@@ -14,7 +14,7 @@ from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 
-from .bulk import Action, apply_pages, list_pages, read_rate, select_jobs
+from .bulk import Action, BulkProgress, apply_pages, list_pages, read_rate, select_jobs
 from .filters import JobCriteria, list_jobs, page_jobs, read_filter, read_limit
 from .jobs import check_id
 from .part import AdminPart
@@ -80,20 +80,26 @@ class Dead(AdminPart):
         return SelectedLetter(id, job.task)
 
     async def replay(
-        self, which: str | Iterable[str] | None = None, *, rate: float | None = None, **criteria: Unpack[JobCriteria]
+        self,
+        which: str | Iterable[str] | None = None,
+        *,
+        rate: float | None = None,
+        progress: BulkProgress | None = None,
+        **criteria: Unpack[JobCriteria],
     ) -> builtins.list[ReplayResult]:
         """Run dead letters again under the same id: by id, or all that match a filter, oldest first.
 
-        One answer for each. `rate`: at most this many a second; None: all at once.
+        One answer for each. `rate`: at most this many a second; None: all at once. `progress`: lets others watch and stop it,
+        as of `app.jobs.bulk`; then there are answers for those that were reached.
 
         Raises:
             InvalidArguments, JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
         """
         rate = read_rate(rate)
         selection = select_jobs(Action.REPLAY, which, criteria)
-        pages = apply_pages(self._client, selection, self._client.clock, rate)
+        pages = apply_pages(self._client, selection, self._client.clock, rate, progress)
         answers = [answer async for page in pages for answer in page.replayed]
-        if isinstance(which, str) and not answers[0].replayed:
+        if isinstance(which, str) and answers and not answers[0].replayed:
             await self._raise_refusal(answers[0])
         return answers
 

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
+from drumbeat.core.failure_rate import find_failing_tasks
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.core.instance import LeaderInfo, Role
 from drumbeat.core.job import Job, JobState, PendingView
@@ -24,7 +25,8 @@ from drumbeat.plural import format_count
 from drumbeat.store.protocol import Store
 
 from . import malformed
-from .health import MAX_LAG_US, MAX_OVERDUE_US, failing_tasks, queue_lag_us, read_recent, worst_of
+from .health import read_past, read_recent
+from .health_rules import MAX_LAG_US, MAX_OVERDUE_US, describe_failures, queue_lag_us, unknown_tasks, worst_of
 from .instance_snapshot import InstanceSnapshot
 
 MAX_EXAMINED = 1_000
@@ -45,8 +47,10 @@ class ClusterSnapshot(InstanceSnapshot, frozen=True, kw_only=True):
     running: Sequence[Job] = ()
     waiting: Sequence[Job] = ()
     """Some of the jobs that wait for something other than time."""
-    rollups: Sequence[Rollup] = ()
-    """Of the last 10 minutes."""
+    minutes: Sequence[Rollup] = ()
+    """Roll-ups of the last 10 minutes."""
+    hours: Sequence[Rollup] = ()
+    """Of the last 8 days."""
     dead: int = 0
 
 
@@ -73,7 +77,8 @@ async def _take_snapshot(store: Store, client: Client, clock: Clock) -> ClusterS
         locks=await _read_locks(store, clock),
         running=(await inspect.find_page(JobFilter(state=JobState.RUNNING, limit=MAX_EXAMINED))).items,
         waiting=(await inspect.find_page(JobFilter(view=PendingView.WAITING, limit=MAX_EXAMINED))).items,
-        rollups=await read_recent(store, now),
+        minutes=await read_recent(store, now),
+        hours=await read_past(store, now),
         dead=(await inspect.count_jobs(JobFilter())).dead,
     )
 
@@ -172,16 +177,15 @@ def _check_tasks(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     known = {task for worker in workers for task in worker.tasks}
     if not workers and any(task.pending for task in snapshot.tasks):
         yield HealthCheck(name="tasks", level=HealthLevel.NOTE, value="no worker is alive that could know them")
-    for task in snapshot.tasks:
-        if workers and task.pending and task.name not in known:
-            near = get_close_matches(task.name, sorted(known), n=1)
-            yield HealthCheck(
-                name=f"task {task.name}",
-                level=HealthLevel.BAD,
-                value=f"{_format_waiting(task.pending)} for it, and no living worker knows it",
-                advice="import the module that registers it (`imports`), or restart workers of an older deploy"
-                + (f"; the nearest name is {near[0]!r}" if near else ""),
-            )
+    for task in unknown_tasks(snapshot.tasks, workers):
+        near = get_close_matches(task.name, sorted(known), n=1)
+        yield HealthCheck(
+            name=f"task {task.name}",
+            level=HealthLevel.BAD,
+            value=f"{_format_waiting(task.pending)} for it, and no living worker knows it",
+            advice="import the module that registers it (`imports`), or restart workers of an older deploy"
+            + (f"; the nearest name is {near[0]!r}" if near else ""),
+        )
     versions = Counter(job.task for job in snapshot.waiting if (job.blocked_on or "").startswith("version:"))
     for name, count in sorted(versions.items()):
         yield HealthCheck(
@@ -193,11 +197,11 @@ def _check_tasks(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
 
 
 def _check_runs(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
-    for task in failing_tasks(snapshot.rollups):
+    for task in find_failing_tasks(snapshot.now, snapshot.minutes, snapshot.hours):
         yield HealthCheck(
             name=f"task {task.name}",
-            level=HealthLevel.BAD if task.failed == task.runs else HealthLevel.WARN,
-            value=f"{task.failed:,} of {format_count(task.runs, 'run')} failed in the last 10 minutes",
+            level=HealthLevel.BAD if task.is_total else HealthLevel.WARN,
+            value=describe_failures(task),
             advice=f"`drumbeat jobs list --task {task.name}` shows their errors; "
             "`drumbeat queues pause` stops further runs meanwhile",
         )
@@ -272,7 +276,7 @@ _CHECKS: tuple[tuple[str, Callable[[ClusterSnapshot], Iterator[HealthCheck]], st
     ("workers", _check_workers, "all send heartbeats"),
     ("queues", _check_queues, "every queue with ready jobs has a worker"),
     ("tasks", _check_tasks, "every task with jobs is known by a worker"),
-    ("runs", _check_runs, "no task fails most of its runs"),
+    ("runs", _check_runs, "no task fails most of its runs, or more than before"),
     ("schedules", _check_schedules, "none is overdue"),
     ("locks", _check_locks, "none is stalled"),
     ("running jobs", _check_orphaned_jobs, "all belong to living processes"),

@@ -16,6 +16,7 @@ from drumbeat.client import Client
 from drumbeat.codec import MAX_DEPTH, JsonCodec, Undecodable
 from drumbeat.codec.json_codec import PLAIN, decode_bounded, decoder_of
 from drumbeat.codec.limits import has_nul
+from drumbeat.context import parent_of_new_jobs
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import NewJob
 from drumbeat.core.job_query import JobFilter
@@ -119,6 +120,7 @@ async def _build_trusted_job(client: Client, task: str, text: str, options: JobO
         expires=overrides.expires_us,
         crash_limit=client.settings.crash_limit,
         on_dead=on_dead if on_dead in newest.tasks else None,
+        parent=parent_of_new_jobs(),
     )
 
 

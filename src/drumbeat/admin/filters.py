@@ -19,6 +19,8 @@ from drumbeat.names import check_key, check_name, check_number, short_repr
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
+from .ended_between import EndedBetween, find_ended_between
+
 MAX_LISTED = 100_000
 PAGE = 500
 MAX_PREVIEW = 1_000_000
@@ -41,6 +43,8 @@ class JobCriteria(TypedDict, total=False):
     """Fires of this schedule."""
     instance: str | None
     """The instance that runs it, or ran it last."""
+    parent: str | None
+    """Jobs that the job with this id enqueued."""
     since: datetime | str | None
     """Enqueued at this time or later: by the clock of the program that enqueued it, to the millisecond. Text is ISO 8601 with a
     time zone."""
@@ -57,6 +61,10 @@ class JobQuery(JobCriteria, total=False):
     """An id, or its beginning: at least 4 characters."""
     id_end: str | None
     """The end of an id: at least 4 characters."""
+    ended_since: datetime | str | None
+    """Ended at this time or later; not for counts and bulk actions. No store has an index of end times: it scans."""
+    ended_until: datetime | str | None
+    """Ended before this time."""
     before: str | None
     """Only jobs older than the one with this id: the next page."""
     limit: int
@@ -77,6 +85,25 @@ def read_filter(query: JobQuery | JobCriteria) -> JobFilter:
         raise InvalidArguments(f"jobs cannot be chosen by {min(unknown)!r}; use {allowed}", min(unknown))
     given = {name: value for name, value in query.items() if value is not None}
     return msgspec.structs.replace(JobFilter(), **dict(_READERS[name](name, value) for name, value in given.items()))
+
+
+def read_ended(query: JobQuery) -> EndedBetween | None:
+    """The window of end times; None: none is given."""
+    since, until = query.get("ended_since"), query.get("ended_until")
+    if since is None and until is None:
+        return None
+    return EndedBetween(
+        since=None if since is None else _read_timestamp("ended_since", since)[1],
+        until=None if until is None else _read_timestamp("ended_until", until)[1],
+    )
+
+
+def without_ended(query: JobQuery) -> JobQuery:
+    """The rest of the query, as `read_filter` takes it."""
+    rest = query.copy()
+    rest.pop("ended_since", None)
+    rest.pop("ended_until", None)
+    return rest
 
 
 def _read_state(name: str, value: object) -> tuple[str, JobState | PendingView]:
@@ -123,6 +150,7 @@ _READERS: dict[str, Reader] = {
     "error": _text_reader("a part of the error's text", lambda text: text and "\0" not in text),
     "schedule": _read_name,
     "instance": _text_reader("the id of an instance, 16 characters", _INSTANCE.fullmatch),
+    "parent": _text_reader("the id of a job", is_job_id),
     "since": _read_timestamp,
     "until": _read_timestamp,
     "id": _text_reader("the id of a job or its beginning, at least 4 characters", _ID_PART.fullmatch, str.lower),
@@ -142,10 +170,23 @@ async def list_jobs(client: Client, filter: JobFilter) -> list[Job]:
     return found
 
 
-async def page_jobs(client: Client, filter: JobFilter) -> JobPage:
+async def list_ended_jobs(client: Client, ended: EndedBetween, filter: JobFilter) -> list[Job]:
+    """As `list_jobs`, of those that ended in a window."""
+    found: list[Job] = []
+    page = await page_jobs(client, filter, ended)
+    found += page.items
+    store = await client.store()
+    while len(found) < filter.limit and page.next is not None:
+        rest = msgspec.structs.replace(filter, before=page.next, limit=filter.limit - len(found))
+        page = await find_ended_between(store, ended, rest)
+        found += page.items
+    return found
+
+
+async def page_jobs(client: Client, filter: JobFilter, ended: EndedBetween | None = None) -> JobPage:
     """One page, by a bounded scan; unknown names are refused as by `list_jobs`."""
     store = await client.store()
-    page = await store.inspect.find_page(filter)
+    page = await (store.inspect.find_page(filter) if ended is None else find_ended_between(store, ended, filter))
     if not page.items and page.next is None:
         await _check_names_known(client, store, filter)
     return page

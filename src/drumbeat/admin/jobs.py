@@ -18,7 +18,17 @@ from drumbeat.tasks.options import JobOptions
 
 from . import bulk
 from .enqueue_by_name import build_job
-from .filters import JobCriteria, JobQuery, list_jobs, page_jobs, read_filter
+from .filters import (
+    JobCriteria,
+    JobQuery,
+    list_ended_jobs,
+    list_jobs,
+    page_jobs,
+    read_ended,
+    read_filter,
+    without_ended,
+)
+from .lineage import Lineage, read_lineage
 from .part import AdminPart
 
 
@@ -27,12 +37,15 @@ class Jobs(AdminPart):
 
     async def list(self, **query: Unpack[JobQuery]) -> builtins.list[Job]:
         """Jobs, newest first; `before=` the last one's id gives the next page."""
-        return await list_jobs(self._client, read_filter(query))
+        filter = read_filter(without_ended(query))
+        if (ended := read_ended(query)) is not None:
+            return await list_ended_jobs(self._client, ended, filter)
+        return await list_jobs(self._client, filter)
 
     async def page(self, **query: Unpack[JobQuery]) -> JobPage:
         """The same by a bounded scan, for interactive use: perhaps fewer than `limit`, or none; `before=` its `next` gives the
         next page, and `next` is None at the end."""
-        return await page_jobs(self._client, read_filter(query))
+        return await page_jobs(self._client, read_filter(without_ended(query)), read_ended(query))
 
     async def counts(self, **query: Unpack[JobQuery]) -> JobCounts:
         """Number of jobs in each state; with a filter at most 10,000 of each, and `capped` says so."""
@@ -52,6 +65,18 @@ class Jobs(AdminPart):
         store = await self._client.store()
         job = check_id(id)
         return (await store.inspect.get_attempts([job]))[job]
+
+    async def lineage(self, id: str, *, before: str | None = None, limit: int = 50) -> Lineage:
+        """Which job enqueued it, and which jobs it enqueued: its ancestors, and the tree below it.
+
+        before: the next page of its children, `next` of the page before. limit: of all jobs below it, three levels deep.
+
+        Raises:
+            JobNotFound, JobExpired: as `show`.
+        """
+        job = await self._client.get_job(check_id(id))
+        read = read_filter({"before": before, "limit": limit})
+        return await read_lineage(await self._client.store(), job, before=read.before, limit=min(read.limit, 500))
 
     async def explain(self, id: str) -> Explanation:
         """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.

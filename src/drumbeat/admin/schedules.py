@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import msgspec
 
+from drumbeat.context import parent_of_new_jobs
 from drumbeat.core import schedule as core
 from drumbeat.core.job import Job, NewJob
 from drumbeat.durations import to_us
@@ -169,7 +170,7 @@ class Schedules(AdminPart):
         made = (await self._find(name)).definition
         rule_of(made)  # refuses a malformed record
         return await self._client.enqueue(
-            NewJob(id=new_job_id(), **{name: getattr(made, name) for name in _JOB_FIELDS})
+            NewJob(id=new_job_id(), parent=parent_of_new_jobs(), **{name: getattr(made, name) for name in _JOB_FIELDS})
         )
 
     async def backfill(self, name: str, first: datetime, last: datetime, *, force: bool = False) -> BackfillResult:

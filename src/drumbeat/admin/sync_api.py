@@ -33,6 +33,7 @@ class SyncJobs(SyncPart[Jobs]):
     counts = SyncMethod(Jobs.counts)
     show = SyncMethod(Jobs.show)
     attempts = SyncMethod(Jobs.attempts)
+    lineage = SyncMethod(Jobs.lineage)
     explain = SyncMethod(Jobs.explain)
     wait = SyncMethod(Jobs.wait)
     cancel = SyncMethod(Jobs.cancel)
@@ -123,6 +124,7 @@ class SyncStats(SyncPart[Stats]):
 
     read = SyncMethod(Stats.read)
     overall = SyncMethod(Stats.overall)
+    weeks = SyncMethod(Stats.weeks)
     totals = SyncMethod(Stats.totals)
 
 
@@ -131,6 +133,7 @@ class SyncSystem(SyncPart[System]):
 
     facts = SyncMethod(System.facts)
     doctor = SyncMethod(System.doctor)
+    health = SyncMethod(System.health)
 
 
 class SyncAdmin:

@@ -11,6 +11,8 @@ from drumbeat.errors import DrumbeatError
 from drumbeat.store.urls import open_store
 
 from .doctor import examine
+from .health import HealthMonitor
+from .health_rules import Health
 from .part import AdminPart
 
 COORDINATION_PREFIX = "coordination: "
@@ -33,6 +35,12 @@ class System(AdminPart):
     async def doctor(self) -> builtins.list[HealthCheck]:
         """The facts, and the problems of workers, queues, tasks, schedules, locks and jobs."""
         return [*await self.facts(), *await examine(self._client, self._client.clock)]
+
+    async def health(self) -> Health:
+        """Whether the cluster does its work, and the reasons if not, the worst first: as on every page of the dashboard."""
+        store = await self._client.store()
+        report = await HealthMonitor(self._client.clock).check(store, heartbeat=self._client.settings.heartbeat)
+        return report.health
 
     async def _read_coordination_facts(self, url: str, namespace: str) -> builtins.list[HealthCheck]:
         try:

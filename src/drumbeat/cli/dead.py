@@ -20,6 +20,7 @@ from drumbeat.plural import format_count
 from drumbeat.redaction import redact
 
 if TYPE_CHECKING:
+    from drumbeat.admin.bulk import BulkProgress
     from drumbeat.admin.dead import SelectedLetter
     from drumbeat.app import Drumbeat
     from drumbeat.core.dead_letter import DeadLetterGroup
@@ -83,8 +84,10 @@ def replay(target: CliTarget, /, rate: float | None, **given: Any) -> None:
       drumbeat dead replay --match "connection refused" --rate 10 --dry-run
     """
 
-    async def replay_letters(app: Drumbeat, which: str | list[str]) -> tuple[list[ReplayResult], int]:
-        answers = await app.dead.replay(which, rate=rate)
+    async def replay_letters(
+        app: Drumbeat, which: str | list[str], progress: BulkProgress
+    ) -> tuple[list[ReplayResult], int]:
+        answers = await app.dead.replay(which, rate=rate, progress=progress)
         return answers, sum(answer.replayed for answer in answers)
 
     done = _run(target, "replay", given, replay_letters)
@@ -103,7 +106,7 @@ def replay(target: CliTarget, /, rate: float | None, **given: Any) -> None:
 def discard(target: CliTarget, /, **given: Any) -> None:
     """Discard dead letters: they stay in history until it is pruned."""
 
-    async def discard_letters(app: Drumbeat, which: str | list[str]) -> tuple[None, int]:
+    async def discard_letters(app: Drumbeat, which: str | list[str], progress: BulkProgress) -> tuple[None, int]:
         return None, await app.dead.discard(which)
 
     done = _run(target, "discard", given, discard_letters)
@@ -119,7 +122,7 @@ def _run(
     target: CliTarget,
     verb: str,
     given: dict[str, Any],
-    act: Callable[[Drumbeat, str | list[str]], Awaitable[tuple[T, int]]],
+    act: Callable[[Drumbeat, str | list[str], BulkProgress], Awaitable[tuple[T, int]]],
 ) -> tuple[T | None, int, int] | None:
     """Run an action on exactly the letters that were confirmed: what it gives, how many it changed, and of how many.
 
@@ -145,8 +148,12 @@ def _run(
         on = describe_ids(given_ids) if given_ids else describe_filter(given)
         async with audited(app, target, f"dead.{verb}", on) as acting:
             if ids:
+                progress = await app.audit.progress(acting, matched=len(ids))
                 # One single id is refused with the reason.
-                answer, touched = await act(app, ids[0] if len(given_ids) == 1 else ids)
+                answer, touched = await act(app, ids[0] if len(given_ids) == 1 else ids, progress)
+                if progress.is_stopped:
+                    acting.outcome = f"stopped by {progress.stopped_by}"
+                    click.echo(f"Stopped by {formatting.format_value(progress.stopped_by)}.", err=True)
             acting.touched = touched
         return answer, touched, len(ids)
 

@@ -12,6 +12,8 @@ from drumbeat.cli.options import CliTarget, target_command, target_options
 from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
+    from drumbeat.admin.health_rules import Health
+    from drumbeat.app import Drumbeat
     from drumbeat.core.health import HealthCheck
 
 STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "bad": "bold red"}
@@ -29,14 +31,33 @@ def command(target: CliTarget, /) -> None:
     """
     from drumbeat.admin.doctor import worst_level
 
-    findings = call_app(target, lambda app: app.system.doctor())
+    health, findings = call_app(target, _examine)
     level = worst_level(findings)
     if target.json:
-        output.print_json({"level": level, "findings": findings})
+        output.print_json({"level": level, "health": health, "findings": findings})
     else:
+        _show_health(health)
         _show(target, findings)
     if level == "bad":
         raise click.exceptions.Exit(1)
+
+
+async def _examine(app: Drumbeat) -> tuple[Health, list[HealthCheck]]:
+    return await app.system.health(), await app.system.doctor()
+
+
+def _show_health(health: Health) -> None:
+    """The verdict that the dashboard shows, with its reasons."""
+    from rich.text import Text
+
+    out = output.console()
+    if not health.reasons:
+        out.print(Text(health.text, style=STYLES["ok"]))
+    for reason in health.reasons:
+        line = Text(formatting.to_one_line(reason.text), style=STYLES[reason.level])
+        line.append(f": {formatting.to_one_line(reason.detail)}" if reason.detail else "", style="none")
+        out.print(line)
+    out.print()
 
 
 def _show(target: CliTarget, findings: list[HealthCheck]) -> None:

@@ -15,6 +15,7 @@ from drumbeat.plural import format_count
 from drumbeat.redaction import mask_urls
 
 if TYPE_CHECKING:
+    from drumbeat.admin.lineage import Lineage
     from drumbeat.app import Drumbeat
 
 MAX_ARGUMENTS_READ = 2_000
@@ -119,6 +120,45 @@ def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Jo
         RUNS.show(list(enumerate(attempts, start=1)), now)
 
 
+def show_lineage(target: CliTarget, id: str, before: str | None, limit: int) -> None:
+    """The ancestors of a job and the tree below it: a tree, or JSON."""
+
+    async def read(app: Drumbeat) -> tuple[Job, Lineage]:
+        return await app.jobs.show(id), await app.jobs.lineage(id, before=before, limit=limit)
+
+    job, found = call_app(target, read)
+    now = utc_now()
+    if target.json:
+        output.print_json(
+            {
+                "ancestors": [to_json_record(each, now) for each in found.ancestors],
+                "missing": found.missing,
+                "descendants": [
+                    {"depth": each.depth, "has_more": each.has_more, "job": to_json_record(each.job, now)}
+                    for each in found.descendants
+                ],
+                "next": found.next,
+            }
+        )
+        return
+    if found.missing is not None:
+        output.print_line(f"{found.missing} (no longer on record)")
+    top = 0 if found.missing is None else 1
+    for depth, ancestor in enumerate(found.ancestors, start=top):
+        output.print_line(_tree_line(ancestor, depth, now))
+    top += len(found.ancestors)
+    output.print_line(f"{_tree_line(job, top, now)}  <- this job")
+    for each in found.descendants:
+        output.print_line(_tree_line(each.job, top + each.depth, now))
+    if found.next is not None:
+        output.print_line(f"There are older children: --before {found.next}")
+
+
+def _tree_line(job: Job, depth: int, now: datetime) -> str:
+    branch = f"{'   ' * (depth - 1)}└─ " if depth else ""
+    return f"{branch}{job.id} {formatting.format_value(job.task, 60)} {format_state(job, now)}"
+
+
 def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
     return {
         "key": formatting.format_value(job.key, 200) + (f" (unique: {job.unique})" if job.unique else ""),
@@ -133,6 +173,7 @@ def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
         "took": formatting.format_elapsed(job.started_at, job.finished_at),
         "instance": formatting.format_value(job.instance),
         "waits for": formatting.format_value(job.blocked_on, 200),
+        "parent": formatting.format_value(job.parent),
         "on dead": formatting.format_value(job.on_dead, 200),
         "replays": str(job.replays) if job.replays else formatting.EMPTY,
         "result error": formatting.format_value(mask_urls(job.result_error or ""), 400),

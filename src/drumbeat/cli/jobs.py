@@ -1,4 +1,4 @@
-"""`drumbeat jobs`: list, show, cancel, run-now."""
+"""`drumbeat jobs`: list, show, lineage, cancel, run-now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import describe_ids, run_audited
 from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
-from drumbeat.cli.options import KEY, NAME, CliTarget, dry_option, job_list_options, reason_option
+from drumbeat.cli.options import KEY, NAME, PAST, CliTarget, dry_option, job_list_options, reason_option
 from drumbeat.cli.resource_group import ResourceGroup
 from drumbeat.core.job import CancelAnswer
 from drumbeat.plural import format_count
@@ -39,6 +39,9 @@ MAX_LISTED = 10_000
     help="pending, running, succeeded, dead or cancelled; of pending ones ready, scheduled, retrying or waiting.",
 )
 @click.option("--id", metavar="ID", help="Only jobs whose id begins like this: at least 4 characters.")
+@click.option("--ended-since", type=PAST, metavar="WHEN", help="Ended at this time or later, or within: 2h.")
+@click.option("--ended-until", type=PAST, metavar="WHEN", help="Ended before this time, or longer ago: 2h.")
+@click.option("--parent", metavar="ID", help="Only jobs that this job enqueued.")
 def list_(target: CliTarget, /, **query: Any) -> None:
     """List jobs, newest first."""
     from drumbeat.cli.job_view import JOBS, show_jobs
@@ -53,6 +56,17 @@ def show(target: CliTarget, /, id: str) -> None:
     from drumbeat.cli.job_view import show_job
 
     show_job(target, id, lambda app: app.jobs.show(id))
+
+
+@command.verb("lineage")
+@click.argument("id", shell_complete=completion.jobs)
+@click.option("--before", metavar="ID", help="Only children older than this job: the next page.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Jobs below it to list.")
+def lineage(target: CliTarget, /, id: str, before: str | None, limit: int) -> None:
+    """Show which job enqueued it, and which jobs it enqueued, as a tree."""
+    from drumbeat.cli.job_view import show_lineage
+
+    show_lineage(target, id, before, limit)
 
 
 @command.verb("cancel", dry_option, reason_option)

@@ -1,4 +1,4 @@
-"""`drumbeat tasks`: list, show, history."""
+"""`drumbeat tasks`: list, show, weeks, history."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from drumbeat.cli.output import Column
 from drumbeat.cli.resource_group import ResourceGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from drumbeat.admin import Run, TaskInfo
+    from drumbeat.core.weeks import TaskWeeks, WeekFigures
 
 command = ResourceGroup("tasks", "Tasks: the functions that jobs are calls of.")
 task_argument = argument("task", shell_complete=completion.tasks)
@@ -42,6 +44,24 @@ RUNS: output.TextTable[Run] = output.TextTable(
 )
 
 
+def _two_weeks(name: str, get: Callable[[WeekFigures], str], drop: int = 0) -> Column[TaskWeeks]:
+    """This week's figure, and the last week's in parentheses."""
+    return Column(name, lambda each, _: f"{get(each.this_week)} ({get(each.last_week)})", number=True, drop=drop)
+
+
+def _format_share(share: float | None) -> str:
+    return formatting.EMPTY if share is None else f"{share * 100:.1f} %"
+
+
+WEEKS: output.TextTable[TaskWeeks] = output.TextTable(
+    Column("task", lambda each, _: formatting.format_value(each.task, 60), elastic=True),
+    _two_weeks("runs (last week)", lambda week: f"{week.runs:,}", 1),
+    _two_weeks("failed", lambda week: _format_share(week.failure_rate)),
+    _two_weeks("run p95", lambda week: formatting.format_seconds(week.run_p95)),
+    _two_weeks("wait p95", lambda week: formatting.format_seconds(week.wait_p95), 2),
+)
+
+
 @command.verb("list", watch_option)
 def list_(target: CliTarget) -> None:
     """List the tasks that have jobs, or that a living instance or the app knows."""
@@ -53,6 +73,13 @@ def list_(target: CliTarget) -> None:
 def show(target: CliTarget, task: str) -> None:
     """Show one task; with --app also how it is called and run."""
     output.show_record(target, call_app(target, lambda app: app.tasks.show(task)), _show_task)
+
+
+@command.verb("weeks", option("--task", metavar="TASK", shell_complete=completion.tasks, help="Only this task."))
+def weeks(target: CliTarget, task: str | None) -> None:
+    """Compare the last 7 days of each task with the 7 days before: runs, failures, run times and waits (p95)."""
+    empty = "No task has run in the last two weeks in {store}."
+    output.list_and_show(target, lambda app: app.stats.weeks(task=task), WEEKS, empty=empty)
 
 
 @command.verb(

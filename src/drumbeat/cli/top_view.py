@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from drumbeat.admin.health import Health
+from drumbeat.admin.health_rules import Health
 from drumbeat.cli import formatting, output
 from drumbeat.cli.instances import format_app, format_roles
 from drumbeat.cli.output import Column

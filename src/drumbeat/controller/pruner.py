@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from drumbeat.clock import jitter
 from drumbeat.controller.part import ControllerPart
-from drumbeat.core.stats import TEN_SECONDS_RETENTION_US
+from drumbeat.core.stats import HOUR_RETENTION_US, TEN_SECONDS_RETENTION_US, Resolution
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.settings import Settings
 
@@ -66,8 +66,11 @@ class Pruner(ControllerPart):
             lambda: store.jobs.expire_blocked("version:", awaited_since, MAX_BATCH),
             lambda: store.audit.prune(acted_since, MAX_BATCH),
             lambda: store.stats.prune(
-                ten_seconds_before=now - TEN_SECONDS_RETENTION_US,
-                minutes_before=kept_since,
+                {
+                    Resolution.TEN_SECONDS: now - TEN_SECONDS_RETENTION_US,
+                    Resolution.MINUTE: kept_since,
+                    Resolution.HOUR: now - HOUR_RETENTION_US,
+                },
                 idle_since=idle_since,
                 limit=MAX_BATCH,
             ),

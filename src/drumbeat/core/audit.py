@@ -4,7 +4,8 @@ Values only. An entry is written before the action begins, so that no action lac
 interrupted.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -13,6 +14,12 @@ from drumbeat.core.field_doc import doc
 
 REQUEST_KEY_TTL_US = 86_400_000_000
 """How long a repeated request with the same key is recognised."""
+REPORT_INTERVAL = 0.5
+"""Seconds between two reports of the progress of an action on many jobs."""
+MAX_SILENCE = timedelta(seconds=15)
+"""An action that has reported its progress before, and not for so long, was interrupted."""
+MAX_UNREPORTED = timedelta(seconds=60)
+"""The same for one that reports none: those are short."""
 MAX_ANSWER_BYTES = 64 * 1024
 """Longer answers are not kept at all, since a truncated one is no JSON."""
 MAX_NAME_LENGTH = 200
@@ -41,8 +48,27 @@ class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
     at: datetime
     done_at: Annotated[datetime | None, doc("None: it is running, or was interrupted.")] = None
     touched: Annotated[int | None, doc("How many objects it changed (so far, while it is running).")] = None
-    outcome: Annotated[str | None, doc('"done", "refused", or "failed: " and why.')] = None
+    outcome: Annotated[str | None, doc('"done", "refused", "stopped by ..." or "failed: " and why.')] = None
     answer: Annotated[str | None, doc("JSON text of the answer; None: there was none, or it was too long.")] = None
+    matched: Annotated[
+        int | None, doc("How many objects it is about; None: it reports no progress, or it is not known.")
+    ] = None
+    reported_at: Annotated[datetime | None, doc("When its process last reported its progress; None: never.")] = None
+    stopped_by: Annotated[str | None, doc("Who asked it to stop.")] = None
+
+
+class ActState(StrEnum):
+    ENDED = "ended"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"  # its process ended, or lost the store, before it could record the end
+
+
+def act_state(entry: AuditEntry, now: datetime) -> ActState:
+    """Whether an action is running at this time of the store's clock."""
+    if entry.done_at is not None or entry.outcome is not None:
+        return ActState.ENDED
+    last, limit = (entry.at, MAX_UNREPORTED) if entry.reported_at is None else (entry.reported_at, MAX_SILENCE)
+    return ActState.RUNNING if now - last <= limit else ActState.INTERRUPTED
 
 
 def drop_long_answer(answer: str | None) -> str | None:
@@ -58,6 +84,8 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     verb: str | None = None
     """The beginning of a verb."""
     target: str | None = None
+    unended: bool = False
+    """Only those that report their progress and have no recorded end: running, or interrupted."""
 
 
 ALL_ENTRIES = AuditFilter()

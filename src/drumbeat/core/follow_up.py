@@ -47,4 +47,5 @@ def _make_follow_up(job: Job, task: str, signature: str, payload: DeadLetterPayl
         priority=job.priority,
         tenant=job.tenant,
         trace=job.trace,
+        parent=job.id,
     )

@@ -62,6 +62,7 @@ class GivenFields(msgspec.Struct, Generic[Duration], frozen=True, kw_only=True):
     on_dead: Annotated[str | None, doc("The task that is enqueued in the step that makes this job dead.")] = None
     tenant: str = ""
     trace: Annotated[str | None, doc("W3C traceparent (55 characters at most) of its enqueue; None: untraced.")] = None
+    parent: Annotated[JobId | None, doc("The job whose handler enqueued it, or whose death; None: no job did.")] = None
 
 
 class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ class Resolution(IntEnum):
     TOTAL = 0  # since the instance began
     TEN_SECONDS = 10_000_000
     MINUTE = 60_000_000
+    HOUR = 3_600_000_000
 
 
 BOUNDS_US: tuple[int, ...] = tuple(1_000 * 2**k for k in range(27))
@@ -28,6 +29,10 @@ BUCKETS = len(BOUNDS_US) + 1
 
 TEN_SECONDS_RETENTION_US = 2 * 3_600_000_000
 """How long intervals of 10 s are kept; those of a minute are kept as long as history."""
+HOUR_RETENTION_US = 15 * 86_400_000_000
+"""How long intervals of an hour are kept: two weeks can be compared, whatever the retention of history."""
+INTERVALS = (Resolution.TEN_SECONDS, Resolution.MINUTE, Resolution.HOUR)
+"""The resolutions in which workers count; each run is counted in all of them and in TOTAL."""
 
 OVERALL = ""
 """The queue and task of the roll-up over all queues and tasks."""
@@ -84,6 +89,11 @@ class WrittenRollups(NamedTuple):
     written_at: int | None
     """When it last wrote (µs by the store's clock); None: never."""
     rollups: list[Rollup]
+
+
+def interval_of(resolution: Resolution, us: int) -> int:
+    """When the interval of this time began."""
+    return us // resolution * resolution
 
 
 def bucket_index(us: int) -> int:

@@ -128,16 +128,17 @@ class AccessPath(msgspec.Struct, frozen=True):
 
 def access_paths(filter: JobFilter) -> list[AccessPath]:
     """One for each place that may hold matching jobs."""
-    state, found = filter.state, list[AccessPath]()
+    state, found, by_parent = filter.state, list[AccessPath](), filter.parent is not None
     if filter.view is not None and state not in (None, JobState.PENDING):
         return []
     only_live = filter.view is not None or state in LIVE_STATES
     if not filter.dead_letters and (only_live or state is None):
-        found.append(AccessPath("live", _small_live_set(filter), "live_scan"))
+        scan = "live_scan_of_parent" if by_parent else "live_scan"
+        found.append(AccessPath("live", None if by_parent else _small_live_set(filter), scan))
     if not filter.dead_letters and not only_live:
-        found.append(AccessPath("history", _small_ended_set(filter), _history_scan(filter)))
+        found.append(AccessPath("history", None if by_parent else _small_ended_set(filter), _history_scan(filter)))
     if not only_live and state in (None, JobState.DEAD):
-        found.append(AccessPath("dead", None, "dead_scan" if filter.task is None else "dead_scan_of_task"))
+        found.append(AccessPath("dead", None, _dead_scan(filter)))
     return found
 
 
@@ -166,7 +167,15 @@ def _small_ended_set(filter: JobFilter) -> str | None:
     return "small_unsucceeded" if is_unsucceeded and filter.key is None else None
 
 
+def _dead_scan(filter: JobFilter) -> str:
+    if filter.parent is not None:
+        return "dead_scan_of_parent"
+    return "dead_scan" if filter.task is None else "dead_scan_of_task"
+
+
 def _history_scan(filter: JobFilter) -> str:
+    if filter.parent is not None:
+        return "history_scan_of_parent"
     if filter.key is not None:
         return "history_scan_of_key"
     return "history_scan" if filter.task is None else "history_scan_of_task"

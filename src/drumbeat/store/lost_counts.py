@@ -63,13 +63,11 @@ def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) 
         if not any(lost[: stats.WAIT_OFFSET]):
             continue
         _, at, queue, task = place
-        minute = at // Resolution.MINUTE * Resolution.MINUTE
+        intervals = [(each, stats.interval_of(each, at)) for each in stats.INTERVALS]
         for each in (
             (Resolution.TOTAL, 0, queue, task),
-            place,
-            (Resolution.TEN_SECONDS, at, OVERALL, OVERALL),
-            (Resolution.MINUTE, minute, queue, task),
-            (Resolution.MINUTE, minute, OVERALL, OVERALL),
+            *((*interval, queue, task) for interval in intervals),
+            *((*interval, OVERALL, OVERALL) for interval in intervals),
         ):
             known[each] = stats.add_counts(known.get(each, [0] * stats.COUNTS_LENGTH), lost)
             changed.add(each)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, Signature
+from drumbeat.context import CURRENT_JOB
 from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.foreign_words import METHODS
@@ -167,7 +168,7 @@ class Task(RegisteredFunction[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], overrides: EnqueueOverrides = _NO_OVERRIDES
     ) -> NewJob:
         settings, options = self._enqueuer.settings, self.options
-        signature = self.signature
+        signature, running = self.signature, CURRENT_JOB.get(None)
         if self._hash is None:
             self._hash = signature.hash
         return NewJob(
@@ -187,6 +188,7 @@ class Task(RegisteredFunction[P, R]):
             on_dead=self._on_dead,
             expires_at=overrides.expires_at,
             expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
+            parent=None if running is None else running.id,
         )
 
     def _check_queue(self, queue: str) -> str:

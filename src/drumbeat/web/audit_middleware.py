@@ -34,6 +34,10 @@ MAX_POLLS, POLL_INTERVAL = 200, 0.05
 """How often and at which interval a repeated request polls for the first one's response: 10 seconds in all."""
 
 
+class ActStopped(Exception):
+    """Somebody has stopped an act in the background; its text is the outcome."""
+
+
 class StoredResponse(msgspec.Struct, frozen=True):
     """A response as the audit stores it."""
 
@@ -93,6 +97,9 @@ async def _finish_in_background(
         raise
     except Exception as error:
         problem = to_problem(error)
+        if isinstance(error, ActStopped):
+            await _record_end(store, act, request.touched, str(error), response)
+            return
         log.warning("background act failed", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
         await _record_end(store, act, request.touched, f"failed: {problem}", response)
     else:

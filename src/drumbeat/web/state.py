@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from drumbeat.admin import Admin
 from drumbeat.admin.health import HealthMonitor
 from drumbeat.web.access import Access, AccessControl
-from drumbeat.web.background_acts import BackgroundActs
 from drumbeat.web.panels import Panel, panel_routes
 from drumbeat.web.static_files import StaticFileCache
 from drumbeat.web.ticker import Ticker
@@ -63,8 +62,6 @@ class DashboardState:
         self.cache: dict[type, tuple[float, Any]] = {}
         """Results of expensive queries, with when they were read (monotonic)."""
         self.health = HealthMonitor(app.clock)
-        self.background_acts = BackgroundActs()
-        """Acts that continue after their response."""
         self.streams = StreamLimiter()
         """Open event streams."""
         self.is_closing = False

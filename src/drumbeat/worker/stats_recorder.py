@@ -35,7 +35,7 @@ LEAVE_TIMEOUT = 2.0
 RETRY_DELAY = 2.0
 MAX_ROWS = 500
 """In one call."""
-MINUTE_RETENTION_US = 86_400_000_000
+UNWRITTEN_RETENTION_US = 86_400_000_000
 """Counts that could not be written for this long are dropped."""
 MAX_ENTRIES = 20_000
 """Entries of about a kilobyte that are kept while the store accepts none: it may be full for days."""
@@ -127,12 +127,12 @@ class StatsRecorder:
     def flush_cells(self) -> None:
         """Add the cells to the entries."""
         cells, self._cells = self._cells, {}
-        minute = self._at // Resolution.MINUTE * Resolution.MINUTE
+        intervals = [(each, stats.interval_of(each, self._at)) for each in stats.INTERVALS]
         for queue, tasks in cells.items():
             for task, cell in tasks.items():
                 counts = _counts(cell)
                 self._add((Resolution.TOTAL, 0, queue, task), counts)
-                for resolution, at in ((Resolution.TEN_SECONDS, self._at), (Resolution.MINUTE, minute)):
+                for resolution, at in intervals:
                     self._add((resolution, at, queue, task), counts)
                     self._add((resolution, at, stats.OVERALL, stats.OVERALL), counts)
 
@@ -159,7 +159,9 @@ class StatsRecorder:
         now = self.now()
         for key, entry in list(self._entries.items()):
             resolution, at, _, _ = key
-            retention = stats.TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else MINUTE_RETENTION_US
+            retention = (
+                stats.TEN_SECONDS_RETENTION_US if resolution is Resolution.TEN_SECONDS else UNWRITTEN_RETENTION_US
+            )
             age = now - at - resolution
             if resolution is not Resolution.TOTAL and (
                 age > retention or (age > OPEN_GRACE_US and entry.counts == entry.written)

@@ -30,8 +30,6 @@ async def test_the_totals_of_those_who_have_gone_are_added_up_in_few_steps(sqlit
         await sqlite.instances.deregister(instance, "done")
     statements = StatementTrace(sqlite)
     later = await sqlite.inspect.now() + HOUR
-    assert (
-        await sqlite.stats.prune(ten_seconds_before=0, minutes_before=0, idle_since=later, limit=3 * TASKS) == 3 * TASKS
-    )
+    assert await sqlite.stats.prune({}, idle_since=later, limit=3 * TASKS) == 3 * TASKS
     assert len(statements.seen) < 12
     assert await sqlite.stats.read(Resolution.TOTAL, 0, 1) == totals(6)

@@ -15,6 +15,7 @@ from drumbeat.cli.demo import app as shop
 from drumbeat.cli.demo.scenario import PAGES
 from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
+from drumbeat.core.stats import INTERVALS
 from drumbeat.handle import JobHandle
 from drumbeat.web.panels import Button, ButtonAction, ButtonResult, Panel
 from drumbeat.web.problem import Problem
@@ -120,6 +121,6 @@ class DemoButtons:
         while last == BATCH:
             last = await store.jobs.prune(now, BATCH)
             deleted += last
-        while await store.stats.prune(ten_seconds_before=now, minutes_before=now, idle_since=now, limit=BATCH) == BATCH:
+        while await store.stats.prune(dict.fromkeys(INTERVALS, now), idle_since=now, limit=BATCH) == BATCH:
             pass
         return deleted

@@ -26,13 +26,23 @@ class PostgresAudit:
         facts = (id, touched, outcome, audit.drop_long_answer(answer))
         await self._connection.call(lambda session: session.execute(self._sql.end, *facts))
 
+    async def report_progress(self, id: str, *, touched: int, matched: int | None) -> str | None:
+        stopped_by: str | None = await self._connection.call(
+            lambda session: session.fetchval(self._sql.report_progress, id, touched, matched)
+        )
+        return stopped_by
+
+    async def request_stop(self, id: str, by: str) -> bool:
+        return bool(await self._connection.call(lambda session: session.fetch(self._sql.request_stop, id, by)))
+
     async def get(self, id: str) -> audit.AuditEntry | None:
         found = AUDIT_ENTRIES.read_rows(await self._connection.call(lambda session: session.fetch(self._sql.get, id)))
         return found[0].to_record() if found else None
 
     async def list_page(self, query: audit.AuditFilter = audit.ALL_ENTRIES) -> list[audit.AuditEntry]:
         wanted = (query.before, max(query.limit, 0), query.who, query.verb, query.target)
-        found = await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
+        statement = self._sql.page_of_unended if query.unended else self._sql.page
+        found = await self._connection.call(lambda session: session.fetch(statement, *wanted))
         return [row.to_record() for row in AUDIT_ENTRIES.read_rows(found)]
 
     async def prune(self, before: int, limit: int) -> int:

@@ -15,8 +15,8 @@ from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.parts import PostgresParts
 
-_PARAMETERS = ("state", "view", "task", "queue", "key", "error", "schedule", "instance")
-"""$1 to $8 of a scan or filter: fields of JobFilter."""
+_PARAMETERS = ("state", "view", "task", "queue", "key", "error", "schedule", "instance", "parent")
+"""$1 to $9 of a scan or filter: fields of JobFilter."""
 _SET_PARAMETERS = {
     "small_of_key": ("task", "key"),
     "small_running": ("instance",),

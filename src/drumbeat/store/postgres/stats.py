@@ -1,6 +1,6 @@
 """Roll-ups on PostgreSQL. The contract is in `store.protocol.StatsStore`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,13 +69,10 @@ class PostgresStats:
         )
         return [stats.RunEnd(*row) for row in found]
 
-    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
+    async def prune(self, before: Mapping[Resolution, int], *, idle_since: int, limit: int) -> int:
         done = 0
-        for resolution, before in (
-            (Resolution.TEN_SECONDS, ten_seconds_before),
-            (Resolution.MINUTE, minutes_before),
-        ):
-            wanted = (int(resolution), before, limit - done)
+        for resolution, first in before.items():
+            wanted = (int(resolution), first, limit - done)
             done += len(await self._connection.call(lambda session: session.fetch(self._sql.prune, *wanted)))  # noqa: B023, awaited here
         return done + await self._connection.transact(partial(self._fold_totals, idle_since, limit - done))
 

@@ -19,6 +19,16 @@ class AuditStore(Protocol):
         """
         ...
 
+    async def report_progress(self, id: str, *, touched: int, matched: int | None) -> str | None:
+        """Record how far a running action has come (`touched` of `matched`), and that its process lives. Returns who asked
+        it to stop; None: nobody did, or it has ended or is unknown, which changes nothing."""
+        ...
+
+    async def request_stop(self, id: str, by: str) -> bool:
+        """Ask an action to stop: its process learns it with its next report. The first request counts. False, and nothing
+        is changed, unless it has reported its progress and has not ended."""
+        ...
+
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         """Record how the action ended: done, refused or failed. The first call counts; an unknown id is ignored.
 

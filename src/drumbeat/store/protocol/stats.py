@@ -1,6 +1,6 @@
 """What every engine must do with roll-ups."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from drumbeat.core.stats import Resolution, Rollup, RunEnd, WrittenRollups
@@ -36,7 +36,7 @@ class StatsStore(Protocol):
         ...
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
-        """What this instance wrote: its TOTAL roll-ups, and intervals that begin at `since` or later, OVERALL included."""
+        """What this instance wrote: its TOTAL roll-ups, and intervals that end after `since`, OVERALL included."""
         ...
 
     async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
@@ -44,8 +44,8 @@ class StatsStore(Protocol):
         death: among very many others that ended at the same time, some may be missing."""
         ...
 
-    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
-        """Delete intervals of 10 s that began before `ten_seconds_before` and of a minute before `minutes_before`; add
-        the TOTAL rows of instances that do not live, and wrote nothing since `idle_since`, to one that belongs to none.
-        At most `limit` rows; returns how many there were."""
+    async def prune(self, before: Mapping[Resolution, int], *, idle_since: int, limit: int) -> int:
+        """Delete the intervals of each of these resolutions that began before the time given for it; add the TOTAL rows
+        of instances that do not live, and wrote nothing since `idle_since`, to one that belongs to none. At most
+        `limit` rows; returns how many there were."""
         ...

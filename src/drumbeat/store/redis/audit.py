@@ -31,6 +31,13 @@ class RedisAudit:
         kept = audit.drop_long_answer(answer)
         await self._pool.run("end_act", id, touched, outcome, *([] if kept is None else [kept]))
 
+    async def report_progress(self, id: str, *, touched: int, matched: int | None) -> str | None:
+        by: bytes | None = await self._pool.run("report_act_progress", id, touched, "" if matched is None else matched)
+        return None if by is None else by.decode()
+
+    async def request_stop(self, id: str, by: str) -> bool:
+        return bool(await self._pool.run("request_act_stop", id, by))
+
     async def get(self, id: str) -> AuditEntry | None:
         flat = await self._pool.command("HGETALL", self._pool.keys.act(id))
         return decode_act(id.encode(), flat)[0] if flat else None
@@ -38,9 +45,10 @@ class RedisAudit:
     async def list_page(self, query: audit.AuditFilter = audit.ALL_ENTRIES) -> list[AuditEntry]:
         found: list[AuditEntry] = []
         last: str | bytes = query.before or ""
+        index = "audit_unended" if query.unended else "audit"
         while len(found) < query.limit:
             wanted = (query.limit - len(found), _MAX_SCANNED, query.who or "", query.verb or "", query.target or "")
-            last, *acts = await self._pool.run("list_acts", last, *wanted)
+            last, *acts = await self._pool.run("list_acts", last, *wanted, index)
             if not last:
                 break
             found += [decode_act(id, flat)[0] for id, flat in acts]
@@ -67,9 +75,13 @@ def _decode_act(flat: Sequence[bytes]) -> AuditEntry:
     """Decode the hash act:<id>."""
     row = pairs_to_dict(flat)
     facts = msgspec.structs.asdict(_new_act(row[b"act"]))
-    if b"done_at" in row:
-        facts |= {"done_at": to_datetime(int(row[b"done_at"])), "touched": int(row[b"touched"])}
-        facts["outcome"] = row[b"outcome"].decode()
-    if b"answer" in row:
-        facts["answer"] = row[b"answer"].decode()
+    for name in ("done_at", "reported_at"):
+        if (at := row.get(name.encode())) is not None:
+            facts[name] = to_datetime(int(at))
+    for name in ("touched", "matched"):
+        if number := row.get(name.encode()):
+            facts[name] = int(number)
+    for name in ("outcome", "answer", "stopped_by"):
+        if (text := row.get(name.encode())) is not None:
+            facts[name] = text.decode()
     return AuditEntry(at=to_datetime(int(row[b"at"])), **facts)

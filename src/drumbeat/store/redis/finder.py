@@ -22,7 +22,7 @@ async def find_malformed(pool: RedisPool, job_ids: Iterable[bytes], limit: int) 
         found += _to_faults("instance", id, instances.decode_instance(id, row)[1])
     for name, fields in await pool.run("list_schedules", "", limit, 1):
         found += _to_faults("schedule", name, decode_schedule(name, fields)[1])
-    for id, row in (await pool.run("list_acts", "", limit, limit, "", "", ""))[1:]:
+    for id, row in (await pool.run("list_acts", "", limit, limit, "", "", "", "audit"))[1:]:
         found += _to_faults("act", id, decode_act(id, row)[1])
     return list(dict.fromkeys(found + await _find_buckets(pool)))
 

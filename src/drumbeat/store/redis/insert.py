@@ -29,6 +29,7 @@ _template_fields = attrgetter(
 _FIELDS_AFTER_KEY = JobHeader.__struct_fields__[JobHeader.__struct_fields__.index("key") + 1 :]
 _get_fields_after_key = attrgetter(*(name for name in _FIELDS_AFTER_KEY if name != "schedule"))
 _SCHEDULE = _FIELDS_AFTER_KEY.index("schedule")
+_EXPIRES_AT = _FIELDS_AFTER_KEY.index("expires_at")
 
 
 def job_template(job: NewJob) -> list[Value]:
@@ -36,18 +37,20 @@ def job_template(job: NewJob) -> list[Value]:
     check_priority(job.priority)
     before = encode_json([job.task, job.queue, job.priority])[1:-1]
     rest: list[object] = list(_get_fields_after_key(job))
-    if job.expires_at is None and job.expires is not None:
-        rest[-1] = f"+{job.expires}"
+    expiry: Value | None = job.expires_at
+    if expiry is None and job.expires is not None:
+        expiry = f"+{job.expires}"
     rest.insert(_SCHEDULE, "")
+    rest[_EXPIRES_AT] = expiry
     while len(rest) > _SCHEDULE and not rest[-1]:
         rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
-    expiry = "" if job.expires_at is None and job.expires is None else str(rest[-1])
+    parent = b"" if job.parent is None else pack_id(job.parent)
     if job.key is None:
-        return [job.queue, job.priority, when, expiry, "-", job.task, before + b",null," + after, b""]
+        return [job.queue, job.priority, when, expiry or "", "-", job.task, before + b",null," + after, b"", parent]
     flag = _UNIQUE_FLAGS[job.unique.value]
-    return [job.queue, job.priority, when, expiry, flag, job.task, before + b",", b"," + after]
+    return [job.queue, job.priority, when, expiry or "", flag, job.task, before + b",", b"," + after, parent]
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:

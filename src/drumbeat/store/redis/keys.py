@@ -32,6 +32,7 @@ every call, so no script runs on half of the keys.
     expiring             zset     id -> expires_at (µs): jobs that expire, also when they have ended meanwhile, until then
     dead                 zset     id -> 0: dead letters, by id
     attempts:<id>        list     JSON of the earlier attempts of a job
+    children:<id>        zset     id -> 0: the newest 10,000 jobs that a job enqueued, by id; expires 30 days after the last
     count                hash     task NUL live, succeeded, dead, cancelled or expired -> number of jobs
     paused               hash     queue -> JSON array [at, by, reason]
     parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
@@ -74,8 +75,10 @@ every call, so no script runs on half of the keys.
   Audit and statistics
     audit                zset     entry -> 0: audit entries, by id
     audit_at             zset     entry -> when it began (µs)
+    audit_unended        zset     entry -> 0: those that report their progress and have not ended
     audit_keys           hash     who NUL request key -> the entry of that request
-    act:<id>             hash     act (the entry as JSON), at (µs), done_at (µs), touched, outcome, answer
+    act:<id>             hash     act (the entry as JSON), at (µs), done_at (µs), touched, outcome, answer,
+                                  matched, reported_at (µs), stopped_by
     interval:<resolution>:<at>  hash  queue, task, instance -> counts of one interval (stats.py); expires after its last write
     interval_total:<resolution>:<at>  hash  NUL, NUL, instance -> the same for all queues and tasks together
     intervals_of:<resolution>  zset  at -> at: the intervals of a resolution
@@ -89,7 +92,7 @@ every call, so no script runs on half of the keys.
     tickets              channel  a ticket and after how many µs its owner should check it, as text
     wake                 channel  the smallest run_at (µs) of jobs that became pending, as text
 
-Only intervals expire by themselves. Scripts prune everything else together with what belongs to it.
+Only intervals and children expire by themselves. Scripts prune everything else together with what belongs to it.
 """
 
 from drumbeat.ids import InstanceId
@@ -128,6 +131,9 @@ class RedisKeys:
 
     def reply_channel(self, channel_id: str) -> str:
         return f"{self.prefix}reply:{channel_id}"
+
+    def children(self, parent: bytes) -> bytes:
+        return f"{self.prefix}children:".encode() + parent
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from drumbeat.core.job import Failure, JobState, OutcomeKind
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, Salvaged, explain_fault, log_faults, read_failure, salvage
 from drumbeat.store.records import Faults
 
@@ -37,6 +37,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     trace: str | None = None
     expires_at: int | str | None = None
     """A time (µs), or "+" and how long after due_at, which only the server knows when it stores the job: `resolve_expiry`."""
+    parent: JobId | None = None
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -92,6 +92,9 @@ class RedisSearch:
         if within is None or filter.limit <= 0 or not job_search.access_paths(filter):
             return []
         keys, state = self._pool.keys, filter.state
+        if filter.parent is not None:
+            children = self._iterate_indexes([keys.children(pack_id(filter.parent))], within)
+            return [await self._scan(children, filter, limit, max_scanned, with_words)]
         # In the order in which a discarded letter moves, so that it is found in one of them.
         lines: dict[JobState | None, list[str]] = {
             JobState.CANCELLED: [keys.unsucceeded],
@@ -176,7 +179,7 @@ class RedisSearch:
             ids = ids[looked:]
         return found
 
-    async def _iterate_indexes(self, indexes: Sequence[str], within: IdSpan) -> Ids:
+    async def _iterate_indexes(self, indexes: Sequence[str | bytes], within: IdSpan) -> Ids:
         """Scan these sets, which are ordered by id."""
         low, high = b"[" + pack_id(within.low), b"[" + pack_id(within.high)
         while True:

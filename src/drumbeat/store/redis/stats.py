@@ -5,7 +5,7 @@ instance in the hash of an interval; queue and task in the totals of an instance
 count, from 1, in the sums of instances that have gone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from drumbeat.core import stats
 from drumbeat.core.instance import InstanceState
@@ -15,11 +15,15 @@ from drumbeat.store.malformed import explain_fault, log_faults
 from drumbeat.store.redis import record_format
 from drumbeat.store.redis.pool import RedisPool
 
-TEN_SECONDS_RETENTION_S = stats.TEN_SECONDS_RETENTION_US // 1_000_000
-MINUTES_RETENTION_S = 366 * 86_400
-"""Used where no controller prunes; one does so sooner, with history."""
-_INTERVALS_PER_CALL = 200
-"""Intervals that one call reads."""
+_RETENTION_S = {
+    Resolution.TOTAL: 0,
+    Resolution.TEN_SECONDS: stats.TEN_SECONDS_RETENTION_US // 1_000_000,
+    Resolution.MINUTE: 366 * 86_400,
+    Resolution.HOUR: stats.HOUR_RETENTION_US // 1_000_000,
+}
+"""Used where no controller prunes; one does so sooner, minutes with history. TOTAL does not expire."""
+_INTERVALS_PER_CALL = {Resolution.TEN_SECONDS: 200, Resolution.MINUTE: 200, Resolution.HOUR: 24}
+"""Intervals that one call reads; of hours fewer, since more tasks and instances have run in each."""
 _RUN_ENDS_PER_CALL = 2_000
 """Rows of history that one call scans."""
 
@@ -34,14 +38,14 @@ class RedisStats:
             for each in rollups
             for value in (
                 int(each.resolution),
+                _RETENTION_S[each.resolution],
                 each.at,
                 f"{each.queue}\0{each.task}",
                 ",".join(map(str, stats.to_counts(each))),
             )
         ]
         state = (InstanceState.DEAD if instance_died else InstanceState.ALIVE).value
-        retention = (TEN_SECONDS_RETENTION_S, MINUTES_RETENTION_S)
-        return bool(await self._pool.run("put_stats", instance, *retention, state, *texts))
+        return bool(await self._pool.run("put_stats", instance, state, *texts))
 
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
@@ -57,11 +61,12 @@ class RedisStats:
 
     async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
         found: list[CountsRow] = []
+        limit = _INTERVALS_PER_CALL[resolution]
         while True:
-            page = await self._pool.run("read_stats", int(resolution), since, until, _INTERVALS_PER_CALL, kind)
+            page = await self._pool.run("read_stats", int(resolution), since, until, limit, kind)
             for at, interval in zip(page[::2], page[1::2], strict=True):
                 found += _decode_rows(record_format.int_or_zero(at), interval)
-            if len(page) < 2 * _INTERVALS_PER_CALL:
+            if len(page) < 2 * limit:
                 return found
             since = max(since, record_format.int_or_zero(page[-2])) + 1
 
@@ -78,8 +83,8 @@ class RedisStats:
         return found + [row for each in others for row in _decode_rows(0, each)]
 
     async def read_written(self, instance: InstanceId, since: int) -> stats.WrittenRollups:
-        resolutions = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
-        at, totals, *flat = await self._pool.run("read_written_stats", instance, since, *resolutions)
+        intervals = [value for each in stats.INTERVALS for value in (int(each), since - each)]
+        at, totals, *flat = await self._pool.run("read_written_stats", instance, *intervals)
         found = [stats.from_counts(Resolution.TOTAL, *row) for row in _decode_rows(0, totals)]
         for resolution, begin, place, counts in zip(*[iter(flat)] * 4, strict=True):
             found += [
@@ -101,10 +106,9 @@ class RedisStats:
             if scanned < _RUN_ENDS_PER_CALL:
                 return found
 
-    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
-        ten_seconds = (int(Resolution.TEN_SECONDS), ten_seconds_before)
-        minutes = (int(Resolution.MINUTE), minutes_before)
-        return int(await self._pool.run("prune_stats", *ten_seconds, *minutes, idle_since, limit))
+    async def prune(self, before: Mapping[Resolution, int], *, idle_since: int, limit: int) -> int:
+        intervals = [value for resolution, first in before.items() for value in (int(resolution), first)]
+        return int(await self._pool.run("prune_stats", idle_since, limit, *intervals))
 
 
 def _decode_rows(at: int, flat: Sequence[bytes]) -> Iterator[CountsRow]:

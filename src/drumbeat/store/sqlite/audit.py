@@ -25,14 +25,30 @@ class SqliteAudit(SqliteOperations):
         facts = {"id": id, "touched": touched, "outcome": outcome, "answer": audit.drop_long_answer(answer)}
         await self._writer.write(lambda write, given: write.db.run(self._sql.end, given | {"now": write.now}), facts)
 
+    async def report_progress(self, id: str, *, touched: int, matched: int | None) -> str | None:
+        facts = {"id": id, "touched": touched, "matched": matched}
+        found = await self._writer.write(
+            lambda write, given: write.db.rows(self._sql.report_progress, given | {"now": write.now}),
+            facts,
+            durable=False,
+        )
+        stopped_by: str | None = found[0][0] if found else None
+        return stopped_by
+
+    async def request_stop(self, id: str, by: str) -> bool:
+        facts = {"id": id, "by": by}
+        return bool(await self._writer.write(lambda write, given: write.db.run(self._sql.request_stop, given), facts))
+
     async def get(self, id: str) -> audit.AuditEntry | None:
         found = await self._admin_reader.read(lambda db: _read_acts(db, self._sql.get, {"id": id}))
         return found[0].to_record() if found else None
 
     async def list_page(self, query: audit.AuditFilter = audit.ALL_ENTRIES) -> list[audit.AuditEntry]:
         wanted = msgspec.structs.asdict(query) | {"limit": max(query.limit, 0)}
-        statement = self._sql.page
-        if query.target is not None:
+        statement = self._sql.page_of_unended if query.unended else self._sql.page
+        if query.unended:
+            pass
+        elif query.target is not None:
             statement = self._sql.page_of_target
         elif query.who is not None:
             statement = self._sql.page_of_who

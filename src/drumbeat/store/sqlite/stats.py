@@ -3,7 +3,7 @@
 Writes here do not wait for the disk: the counts that a power cut takes are no loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,10 +60,8 @@ class SqliteStats(SqliteOperations):
             await self._admin_reader.read_value(self._sql.run_ends, {"instance": instance, "since": since})
         )
 
-    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
-        return await self._writer.write(
-            self._prune, (ten_seconds_before, minutes_before, idle_since, limit), durable=False
-        )
+    async def prune(self, before: Mapping[Resolution, int], *, idle_since: int, limit: int) -> int:
+        return await self._writer.write(self._prune, (before, idle_since, limit), durable=False)
 
     # On the writer's thread, inside its transaction.
 
@@ -80,14 +78,11 @@ class SqliteStats(SqliteOperations):
         ]
         write.db.run_rows(self._sql.put, 5, rows, (instance, write.now))
 
-    def _prune(self, write: WriteContext, given: tuple[int, int, int, int]) -> int:
-        ten_seconds_before, minutes_before, idle_since, limit = given
+    def _prune(self, write: WriteContext, given: tuple[Mapping[Resolution, int], int, int]) -> int:
+        before, idle_since, limit = given
         done = 0
-        for resolution, before in (
-            (Resolution.TEN_SECONDS, ten_seconds_before),
-            (Resolution.MINUTE, minutes_before),
-        ):
-            wanted = {"resolution": int(resolution), "before": before, "limit": limit - done}
+        for resolution, first in before.items():
+            wanted = {"resolution": int(resolution), "before": first, "limit": limit - done}
             done += write.db.run(self._sql.prune, wanted)
         return done + self._fold(write, idle_since, limit - done)
 

@@ -8,11 +8,11 @@ import msgspec
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from drumbeat.admin.bulk import Action, BulkProgress, BulkResult
+from drumbeat.admin.audit import ActInProgress
+from drumbeat.admin.bulk import Action, BulkResult
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_query
-from drumbeat.web.background_acts import BackgroundAct
+from drumbeat.web.audit_middleware import ActStopped
 from drumbeat.web.fields import Reason, doc
-from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
 Rate = Annotated[
@@ -26,7 +26,7 @@ class BulkRecord(BulkResult, frozen=True, kw_only=True):
     in_background: Annotated[
         bool,
         doc(
-            "It goes on in the background of this process, and the audit will tell how many it touched; "
+            "It goes on in the background: the audit tells how many it has touched, and whether it was interrupted; "
             "`matched` is how many there were to begin with."
         ),
     ] = False
@@ -72,28 +72,18 @@ async def run_bulk_action(
     if rate is None and not counted.capped:
         return _record(await jobs.bulk(action, ids, all=all, **wanted))
 
-    under_way = BackgroundAct(
-        id=request.act_id,
-        who=request.caller.name,
-        what=f"{action}: {selection.target()}",
-        began_at=await request.store_time(),
-        matched=counted.matched,
-        is_capped=counted.capped,
-        rate=rate,
-        progress=BulkProgress(),
+    progress = await request.app.audit.progress(
+        ActInProgress(request.act_id), matched=None if counted.capped else counted.matched
     )
-    request.dashboard.background_acts.begin(under_way)
 
     async def finish() -> None:
-        progress = under_way.progress
         try:
             await jobs.bulk(action, ids, all=all, rate=rate, progress=progress, **wanted)
         finally:
             # Also after an error: what was touched until then is done.
             request.touched = progress.touched
-            request.dashboard.background_acts.end(request.act_id)
         if progress.is_stopped:
-            raise Problem(409, f"stopped by {progress.stopped_by}")
+            raise ActStopped(f"stopped by {progress.stopped_by}")
 
     begun = msgspec.structs.replace(_record(counted), dry_run=False, in_background=True, act=request.act_id)
     return Response(msgspec.json.encode(begun), 202, media_type="application/json", background=BackgroundTask(finish))

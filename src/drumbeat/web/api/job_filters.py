@@ -29,6 +29,7 @@ class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     error: ErrorPart = None
     schedule: Annotated[str | None, doc("Jobs created by this schedule.")] = None
     instance: Annotated[str | None, doc("Jobs whose current or last run is there.")] = None
+    parent: Annotated[str | None, doc("Jobs that the job with this id enqueued.")] = None
     since: Annotated[datetime | None, doc("Created at or after this time, with offset.")] = None
     until: Annotated[datetime | None, doc("Created before this time.")] = None
     id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
@@ -57,7 +58,7 @@ class JobListQuery(ApiJobFilter, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def to_job_query(chosen: ApiJobFilter) -> JobQuery:
-    """The filter for the admin, without the fields that only the API has (`ended_between.py`)."""
+    """The filter for the admin, without end times (`admin/ended_between.py`)."""
     given: Any = {
         name: value
         for name, value in msgspec.structs.asdict(chosen).items()

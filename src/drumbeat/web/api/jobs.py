@@ -11,19 +11,21 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
+from drumbeat.admin.ended_between import find_ended_between
 from drumbeat.admin.explain.reasons import Explanation
+from drumbeat.admin.filters import read_ended
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
 from drumbeat.ids import JobId
 from drumbeat.redaction import HIDDEN
 from drumbeat.web.api import records
 from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
-from drumbeat.web.api.ended_between import find_ended_between
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.fields import Reason, doc
+from drumbeat.web.fields import Before, Limit, Reason, doc
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest, refuse_with
+from drumbeat.web.route import clamp_limit
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -93,8 +95,8 @@ async def list_jobs(
     request: DashboardRequest, query: JobListQuery, preview: int = records.MAX_PREVIEW_CHARS
 ) -> Page[JobRecord]:
     store = await request.app.store()
-    has_end = query.ended_since is not None or query.ended_until is not None
-    read = partial(find_ended_between, store, query) if has_end else None
+    ended = read_ended({"ended_since": query.ended_since, "ended_until": query.ended_until})
+    read = None if ended is None else partial(find_ended_between, store, ended)
     return await records.load_job_page(request, to_job_filter(query), preview, read=read)
 
 
@@ -136,6 +138,48 @@ async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
     """The ended runs of a job that exists, oldest first, with secrets hidden."""
     found = await request.app.jobs.attempts(id)
     return [msgspec.structs.replace(each, error=records.mask_error(each.error)) for each in found]
+
+
+class LineageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of the tree below a job."""
+
+    before: Before = None
+    limit: Limit = 50
+
+
+class LineageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the tree."""
+
+    job: JobRecord
+    depth: Annotated[int, doc("Levels below the job that was asked for: 1 is its child.")]
+    has_more: Annotated[bool, doc("It has, or may have, children that are not listed here.")]
+
+
+class LineagePage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job descends from, and what it has enqueued. Jobs are without arguments, progress and result."""
+
+    ancestors: Annotated[list[JobRecord], doc("The first of them first; the last is the parent. At most 20.")]
+    missing: Annotated[
+        str | None, doc("The parent of the first ancestor (or of the job), if it is pruned or not listed here.")
+    ]
+    descendants: Annotated[
+        list[LineageRecord], doc("Each followed by its own children, newest first, three levels deep, at most `limit`.")
+    ]
+    next: Annotated[str | None, doc("`before` of the next page of its children; null: these are all.")]
+
+
+async def show_lineage(request: DashboardRequest, id: str, query: LineageQuery) -> LineagePage:
+    found = await request.app.jobs.lineage(id, before=query.before, limit=clamp_limit(query.limit))
+    now = await request.store_time()
+    return LineagePage(
+        ancestors=[records.to_job_record(job, now, 0) for job in found.ancestors],
+        missing=found.missing,
+        descendants=[
+            LineageRecord(job=records.to_job_record(each.job, now, 0), depth=each.depth, has_more=each.has_more)
+            for each in found.descendants
+        ],
+        next=found.next,
+    )
 
 
 async def explain(request: DashboardRequest, id: str) -> Explanation:

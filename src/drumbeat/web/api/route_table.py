@@ -20,6 +20,7 @@ def _write(address: str, handler: Handler, role: AccessRole, verb: str, summary:
 API_ROUTES: tuple[Route, ...] = (
     _get("/status", status.show, "The whole cluster in one record"),
     _get("/stats", stats.read_stats, "Counts and latencies by interval"),
+    _get("/stats/weeks", stats.read_weeks, "Each task in the last 7 days beside the 7 days before"),
     _get("/system", system.show, "The store, the settings, and what is wrong with them"),
     _get("/audit", audit.list_acts, "Who did what, newest first"),
     _write("POST /audit/{id}/stop", audit.stop_act, ADMIN, "audit.stop", "Stop a background act on many jobs"),
@@ -27,6 +28,7 @@ API_ROUTES: tuple[Route, ...] = (
     _get("/jobs/counts", jobs.count_jobs, "How many jobs are in which state"),
     _get("/jobs/{id}", jobs.show, "One job"),
     _get("/jobs/{id}/attempts", jobs.list_attempts, "All runs of a job that have ended, oldest first"),
+    _get("/jobs/{id}/lineage", jobs.show_lineage, "Which job enqueued it, and which jobs it enqueued"),
     _get("/jobs/{id}/explain", jobs.explain, "Why is it not running?"),
     _write("POST /jobs", jobs.enqueue, OPERATOR, "jobs.enqueue", "Queue a call of a task"),
     _write("POST /jobs/bulk", jobs.act_on_many, ADMIN, "jobs.bulk", "Cancel, run now, replay or discard many jobs"),

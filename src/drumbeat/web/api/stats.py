@@ -7,21 +7,26 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from drumbeat.admin.stats import RESOLUTIONS
 from drumbeat.core.stats import BOUNDS_US, Resolution, Rollup
+from drumbeat.core.weeks import TaskWeeks, compare_weeks, weeks_begin
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name
+from drumbeat.web.api.records import Page
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 DEFAULT_INTERVALS, MAX_INTERVALS = 60, 2_000
-RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
+WEEKS_CACHE_SECONDS = 60.0
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which intervals."""
 
-    resolution: Annotated[Literal["10s", "1m"], doc("10s: kept for 2 hours; 1m: kept as long as history.")] = "1m"
+    resolution: Annotated[
+        Literal["10s", "1m", "1h"], doc("10s: kept for 2 hours; 1m: as long as history; 1h: for 15 days.")
+    ] = "1m"
     since: Annotated[
         datetime | None,
         doc("With offset. Default: 60 intervals before `until`. At most 2,000 intervals are returned."),
@@ -45,6 +50,31 @@ class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
         list[Rollup],
         doc("By time, queue and task; `at` is the beginning of the interval in microseconds since 1970 UTC."),
     ]
+
+
+class WeeksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tasks."""
+
+    task: Annotated[str | None, doc("Only this task.")] = None
+
+
+async def read_weeks(request: DashboardRequest, query: WeeksQuery) -> Page[TaskWeeks]:
+    """Of all tasks it is cached for a minute: it is read from two weeks of counts."""
+    if query.task is not None:
+        return Page(items=await _load_weeks(request, check_name("task", query.task)))
+    asked = request.app.clock.monotonic()
+    kept = request.dashboard.cache.get(TaskWeeks)
+    if kept is None or asked - kept[0] >= WEEKS_CACHE_SECONDS:
+        kept = (asked, await _load_weeks(request, None))
+        request.dashboard.cache[TaskWeeks] = kept
+    return Page(items=kept[1])
+
+
+async def _load_weeks(request: DashboardRequest, task: str | None) -> list[TaskWeeks]:
+    """As `app.stats.weeks`, at the time of the request."""
+    store, now = await request.app.store(), to_us(await request.store_time())
+    hours = await store.stats.read(Resolution.HOUR, weeks_begin(now), now + Resolution.HOUR, task=task)
+    return compare_weeks(now, hours)
 
 
 async def read_stats(request: DashboardRequest, query: StatsQuery) -> StatsRecord:

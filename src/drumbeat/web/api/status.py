@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from drumbeat.admin.health import Health
+from drumbeat.admin.health_rules import Health
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job_query import JobCounts, JobFilter
 from drumbeat.core.stats import Resolution

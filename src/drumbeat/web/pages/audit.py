@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.core.audit import AuditEntry
+from drumbeat.core.audit import ActState
 from drumbeat.web.api import audit
-from drumbeat.web.api.audit import AuditQuery
+from drumbeat.web.api.audit import ActRecord, AuditQuery
 from drumbeat.web.request import DashboardRequest
 
 from .formatting import quote_segment
@@ -19,24 +19,28 @@ RESOURCE_PATHS = {"jobs": "/jobs", "dead": "/jobs", "queues": "/queues", "schedu
 
 
 class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
-    act: AuditEntry
+    act: ActRecord
     word: str
-    """done, refused, failed, or running: in progress, or interrupted."""
+    """done, refused, stopped, failed, interrupted or running."""
     message: str
     """Why it failed."""
     href: str
     """The page of its target; empty: none, or several."""
 
 
-def row_of(act: AuditEntry) -> AuditEntryView:
+def row_of(act: ActRecord) -> AuditEntryView:
     outcome = act.outcome or ""
     word, _, message = outcome.partition(":")
-    if word not in ("done", "refused", "failed"):
-        word, message = ("running", "") if act.done_at is None else ("failed", outcome)
+    if act.state is not ActState.ENDED:
+        word, message = str(act.state), f"{act.stopped_by} has asked it to stop" if act.stopped_by else ""
+    elif outcome.startswith("stopped by "):
+        word, message = "stopped", ""
+    elif word not in ("done", "refused", "failed"):
+        word, message = "failed", outcome
     return AuditEntryView(act=act, word=word, message=message.strip(), href=_href(act))
 
 
-def _href(act: AuditEntry) -> str:
+def _href(act: ActRecord) -> str:
     """The page of a target that is one name or id; a filter contains spaces or other characters."""
     resource, _, verb = act.verb.partition(".")
     path = RESOURCE_PATHS.get(resource)

@@ -31,7 +31,7 @@ _GAP = 0.18
 class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     """The length and resolution of a chart."""
 
-    resolution: Literal["10s", "1m"]
+    resolution: Literal["10s", "1m", "1h"]
     interval_us: int
     """µs of one slot, a multiple of the resolution."""
     slots: int
@@ -218,7 +218,8 @@ def round_up_scale(largest: int) -> int:
 def x_labels(over: ChartRange, first: int) -> list[str]:
     """Time labels at equal distances."""
     step = over.length // (over.labels - 1)
-    return [f"{from_us(first + place * step):%H:%M}" for place in range(over.labels)]
+    form = "%H:%M" if over.length <= 86_400 * SECOND else "%a %d, %H:%M"
+    return [f"{from_us(first + place * step):{form}}" for place in range(over.labels)]
 
 
 def _power(power: int) -> str:

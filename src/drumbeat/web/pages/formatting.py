@@ -85,6 +85,22 @@ def iso(moment: datetime) -> str:
     return to_iso(moment, milliseconds=True)
 
 
+def change(now: float | None, before: float | None) -> str:
+    """A figure against its past: +35 %, −20 %, ×4, = ; empty where one is missing."""
+    if now is None or not before:
+        return ""
+    ratio = now / before
+    if ratio >= 3:
+        return f"×{ratio:.0f}"
+    per_cent = round((ratio - 1) * 100)
+    return "=" if per_cent == 0 else f"{'+' if per_cent > 0 else '−'}{abs(per_cent)} %"
+
+
+def field_time(moment: datetime) -> str:
+    """The value of an input of type datetime-local, in UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def exact(moment: datetime | None) -> str:
     """2026-11-15 14:03:07.123 UTC."""
     return NONE if moment is None else format_utc(moment, milliseconds=True)
@@ -150,6 +166,8 @@ FILTERS = {
     "ago": ago,
     "iso": iso,
     "exact": exact,
+    "change": change,
+    "field_time": field_time,
     "clock": clock,
     "short_id": short_id,
     "part": quote_segment,

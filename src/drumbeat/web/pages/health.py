@@ -1,25 +1,19 @@
 """The health line at the top of every page: verdict, leader, slots, latency of the store.
 
-`admin/health.py` decides the verdict; here it gets links.
+`admin/health_rules.py` decides the verdict, and says which page shows each reason.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from drumbeat.admin.health import Health, HealthReason
+from drumbeat.admin.health_rules import Health
 from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job_query import JobCounts
 from drumbeat.web.api import jobs
 from drumbeat.web.api.job_filters import JobCountsQuery
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import InstancesTick, count_dead_letters, sum_instances
-
-from .formatting import quote_segment
-
-REASON_PATHS = {"task": "/tasks/", "queue": "/queues/", "schedule": "/schedules/", "instance": "/instances/"}
-"""Pages of reasons with a name."""
-REASON_LISTS = {"instances": "/instances", "store": "/system"}
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +51,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> str:
         """The page of the first reason."""
-        return reason_path(self.verdict.reasons[0]) if self.verdict.reasons else "/"
-
-
-def reason_path(reason: HealthReason) -> str:
-    return REASON_PATHS[reason.kind] + quote_segment(reason.name) if reason.name else REASON_LISTS[reason.kind]
+        return self.verdict.reasons[0].page if self.verdict.reasons else "/"
 
 
 async def load_health(request: DashboardRequest) -> HealthView:

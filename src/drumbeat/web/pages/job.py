@@ -29,6 +29,8 @@ FACT_PATHS = {
 }
 """Facts of a reason that have a page."""
 MIN_DELAY_SECONDS = 1.0
+MAX_DESCENDANTS = 30
+"""Of its tree; the rest is on further pages."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +58,18 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest, id: str) -> Response:
+class JobPageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Query of the page of a job."""
+
+    children_before: str | None = None
+    """The next page of its children."""
+
+
+async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Response:
     job = await jobs.show(request, id)
+    lineage = await jobs.show_lineage(
+        request, id, jobs.LineageQuery(before=query.children_before, limit=MAX_DESCENDANTS)
+    )
     runs = await jobs.load_attempts(request, job.id)
     reasons = (await jobs.explain(request, id)).reasons if job.state in LIVE else ()
     is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
@@ -72,6 +84,9 @@ async def show(request: DashboardRequest, id: str) -> Response:
         reasons=[reason_view(reason) for reason in reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
+        lineage=lineage,
+        older=request.link_to(f"/jobs/{id}", children_before=lineage.next) if lineage.next else None,
+        newest=request.link_to(f"/jobs/{id}") if query.children_before else None,
     )
 
 

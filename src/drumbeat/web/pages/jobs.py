@@ -17,9 +17,9 @@ from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import DANGER, ActionButton, build_button, replay_and_discard_buttons
-from .formatting import between, first_line
+from .formatting import between, field_time, first_line
 from .layout import render_page
-from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_counts_query, to_list_query
+from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, parse_time, to_counts_query, to_list_query
 
 PENDING = tuple(PendingView)
 TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
@@ -48,6 +48,8 @@ async def show_list(request: DashboardRequest, query: JobsPageQuery) -> Response
         if query.q:
             return await _redirect_search(request, query)
         now = await request.store_time()
+        if query.window is not None:
+            return _redirect_window(request, query)
         page = await jobs.list_jobs(request, to_list_query(query, now))
         if query.is_past:
             # Counts and bulk acts by filter do not support end times: only selected jobs can be acted on.
@@ -76,11 +78,12 @@ async def _render_list(
         title=f"{query.state or 'all'} jobs".capitalize(),
         status=422 if error else 200,
         fields=query,
-        hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
+        hidden=("instance", "parent", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
         tabs=[] if error else tabs(request, query, counts),
         times=TIMES,
+        window=_window_of(query),
         rows=[row_of(job) for job in page.items],
         acts=[] if error else bulk_buttons(request, query.state),
         filter=filter,
@@ -99,6 +102,12 @@ async def _redirect_search(request: DashboardRequest, query: JobsPageQuery) -> R
     id = fields.get("id", "")
     to = request.link_to(f"/jobs/{id}") if is_job_id(id) else request.link_to("/jobs", **fields)
     return Response(status_code=303, headers={"Location": to})
+
+
+def _redirect_window(request: DashboardRequest, query: JobsPageQuery) -> Response:
+    """To the URL of the window, which can be shared."""
+    fields: dict[str, str | None] = {**query.fields(), **query.window_fields()}
+    return Response(status_code=303, headers={"Location": request.link_to("/jobs", **fields)})
 
 
 def row_of(job: JobRecord) -> JobView:
@@ -186,6 +195,20 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
             )
         )
     return list(filter(None, made))
+
+
+def _window_of(query: JobsPageQuery) -> tuple[str, str, str]:
+    """Of the form: made or ended, from, to; absolute times only."""
+    kind = "ended" if query.is_past else "made"
+    since, until = (query.ended_since, query.ended_until) if query.is_past else (query.since, query.until)
+    return kind, _to_field(since), _to_field(until)
+
+
+def _to_field(text: str | None) -> str:
+    try:
+        return "" if text is None else field_time(parse_time(text, datetime.fromisoformat(text), "since"))
+    except ValueError:
+        return ""  # relative
 
 
 def _without_none(record: msgspec.Struct) -> dict[str, object]:

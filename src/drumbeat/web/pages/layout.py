@@ -56,7 +56,7 @@ async def render_page(
         "health": await load_health(request),
         "navigation": NAVIGATION,
         "search_fields": SEARCH_HELP,
-        "background_acts": list_background_acts(request),
+        "background_acts": await list_background_acts(request, page),
         "now": from_us(request.app.clock.now_us()),
         "app_name": request.app.settings.name,
     }

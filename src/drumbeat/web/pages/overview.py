@@ -14,7 +14,7 @@ from drumbeat.web.api import dead, queues, schedules
 from drumbeat.web.request import DashboardRequest
 
 from .formatting import count, quote_segment, span
-from .health import HealthView, load_health, reason_path
+from .health import HealthView, load_health
 from .layout import render_page
 from .page_charts import ChartsQuery, load_charts_of_page
 from .panels import panels_for
@@ -71,7 +71,7 @@ def attention_items(
     found: list[AttentionItem] = []
     known = {(reason.kind, reason.name) for reason in health.verdict.reasons}
     found += [
-        AttentionItem(level=str(reason.level), text=reason.text, more=reason.detail, path=reason_path(reason))
+        AttentionItem(level=str(reason.level), text=reason.text, more=reason.detail, path=reason.page)
         for reason in health.verdict.reasons
     ]
     found += [need for line in lines if (need := _queue_item(line)) is not None]

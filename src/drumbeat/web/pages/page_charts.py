@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
 from . import charts
-from .charts import RANGES, Chart, SlotLink
+from .charts import RANGES, Chart, ChartRange, SlotLink
 from .formatting import iso
 from .layout import is_any_region_requested
 
@@ -50,7 +51,13 @@ async def load_charts(
     request: DashboardRequest, range: str, *, queue: str | None = None, task: str | None = None
 ) -> Charts:
     """The three charts of everything, or of one queue or task."""
-    over, now = RANGES[range], await request.store_time()
+    return await load_charts_until(request, RANGES[range], await request.store_time(), queue=queue, task=task)
+
+
+async def load_charts_until(
+    request: DashboardRequest, over: ChartRange, now: datetime, *, queue: str | None = None, task: str | None = None
+) -> Charts:
+    """The same, of a range whose last slot contains `now`."""
     since = from_us(over.first(to_us(now)))
     wanted = stats.StatsQuery(resolution=over.resolution, since=since, until=now, queue=queue, task=task)
     rollups = (await stats.read_stats(request, wanted)).items

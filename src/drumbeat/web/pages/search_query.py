@@ -32,6 +32,7 @@ SEARCH_HELP = (
     ("error", '"mailbox full"', "a part of the error's type or message"),
     ("schedule", "nightly", "fires of a schedule"),
     ("instance", "1f0c…", "where it runs or ran last: 16 characters"),
+    ("parent", "01a1dfac-…", "enqueued by this job: its whole id"),
     ("since", "2h", "created since: a time such as 2026-11-15T09:30Z, or how long ago; likewise until"),
     ("ended_since", "15m", "ended since; likewise ended_until"),
     ("id", "01a1dfac", "prefix of the id, at least 4 characters"),
@@ -44,6 +45,8 @@ _UNKNOWN = re.compile(r"(?:^|\s)([a-z_]+):(?!//)\S")
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 _CUT_ID = re.compile(r"(?:…|\.\.\.)([0-9a-f-]{4,36})")
 """As lists show ids."""
+_BARE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
+"""The value of an input of type datetime-local: its label says UTC."""
 MAX_ID_END = 12
 """The longest suffix of an id without a dash."""
 
@@ -59,6 +62,7 @@ class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     schedule: str | None = None
     instance: str | None = None
+    parent: str | None = None
     since: str | None = None
     until: str | None = None
     id: str | None = None
@@ -68,11 +72,25 @@ class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Links of charts use them; counts and bulk acts do not support them."""
     before: str | None = None
     limit: int = 50
+    window: str | None = None
+    """made or ended: of the form; then `window_since` and `window_until` become the fields of that kind."""
+    window_since: str | None = None
+    window_until: str | None = None
 
     @property
     def is_past(self) -> bool:
         """Whether it filters by end time."""
         return self.ended_since is not None or self.ended_until is not None
+
+    def window_fields(self) -> dict[str, str | None]:
+        """The fields that the form's window stands for; those of the other kind are cleared."""
+        prefix, other = ("ended_", "") if self.window == "ended" else ("", "ended_")
+        given = {f"{prefix}since": self.window_since, f"{prefix}until": self.window_until}
+        cleared = {f"{other}since": None, f"{other}until": None}
+        return cleared | {
+            name: None if not value else f"{value}Z" if _BARE_TIME.fullmatch(value) else value
+            for name, value in given.items()
+        }
 
     def fields(self) -> dict[str, str]:
         """The filter fields that are set."""

@@ -29,8 +29,10 @@ from drumbeat.web.request import DashboardRequest
 from .formatting import iso, quote_segment
 from .layout import render_page
 from .schedules import fire_items
+from .search_query import parse_time
 from .timeline_items import last_run, pending_item, run_item, unread_item, upcoming_item
 from .timeline_layout import RANGES, Lane, TimelineItem, TimeWindow, axis_ticks, layout_bars, shift_window, window_of
+from .window import ChosenWindow, parse_window
 
 MAX_LANES = 20
 MAX_RUNS = 300
@@ -46,7 +48,9 @@ class TimelinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
     by: str = "schedule"
     """schedule or task."""
     range: str = "1h"
-    until: datetime | None = None
+    since: str | None = None
+    """The beginning of a window; None: `range` before its end."""
+    until: str | None = None
     """The end of the window; None: a little after now, moving."""
     q: str = ""
     """Only lanes whose name contains this."""
@@ -56,28 +60,56 @@ class TimelinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class TimelineView(TimelinePageQuery, frozen=True, kw_only=True):
     """The window and its navigation."""
 
-    earlier: str
-    """`until` of the previous window. Empty: the current one."""
-    later: str
+    earlier: dict[str, str | None]
+    """Parameters of the previous window, the next one, and this one."""
+    later: dict[str, str | None]
+    keep: dict[str, str | None]
+    window: ChosenWindow | None
+    """None: a range."""
 
 
 def view_of(query: TimelinePageQuery, now: int) -> tuple[TimelineView, TimeWindow]:
     by = query.by if query.by in ("schedule", "task") else "schedule"
+    if query.since:
+        return _view_of_window(query, by, now)
     range = query.range if query.range in RANGES else "1h"
-    until = (
-        query.until if query.until is None or query.until.utcoffset() is not None else query.until.replace(tzinfo=UTC)
-    )
-    span = window_of(range, now, None if until is None else min(to_us(until), now + RANGES[range]))
+    until = None if not query.until else to_us(parse_time(query.until, from_us(now), "until"))
+    span = window_of(range, now, None if until is None else min(until, now + RANGES[range]))
     earlier, later = shift_window(span, range, -1), shift_window(span, range, 1)
     view = TimelineView(
         by=by,
         range=range,
         q=query.q[:100],
-        until=until,
-        earlier="" if earlier is None else iso(from_us(earlier)),
-        later="" if later is None else iso(from_us(later)),
+        until=query.until or None,
+        earlier=_range_keep(range, earlier),
+        later=_range_keep(range, later),
+        keep=_range_keep(range, until),
+        window=None,
     )
     return view, span
+
+
+def _range_keep(range: str, until: int | None) -> dict[str, str | None]:
+    return {"range": range, "until": None if until is None else iso(from_us(until))}
+
+
+def _view_of_window(query: TimelinePageQuery, by: str, now: int) -> tuple[TimelineView, TimeWindow]:
+    window = parse_window(query.since, query.until, from_us(now))
+    assert window is not None
+    half = (window.until - window.since) / 2
+    moved = [ChosenWindow(since=window.since + way * half, until=window.until + way * half) for way in (-1, 1)]
+    view = TimelineView(
+        by=by,
+        range="",
+        q=query.q[:100],
+        since=query.since,
+        until=query.until,
+        earlier=moved[0].keep,
+        later=moved[1].keep,
+        keep=window.keep,
+        window=window,
+    )
+    return view, TimeWindow(first=to_us(window.since), last=to_us(window.until), now=now)
 
 
 def describe_window(span: TimeWindow) -> str:
@@ -106,7 +138,7 @@ async def index(request: DashboardRequest, query: TimelinePageQuery) -> Response
         after=query.after,
         ticks=axis_ticks(span, UTC),
         now_x=span.x(span.now) if span.first <= span.now <= span.last else None,
-        window=describe_window(span),
+        window=describe_window(span) if view.window is None else view.window.words,
         choices=tuple(RANGES),
         q="",
     )

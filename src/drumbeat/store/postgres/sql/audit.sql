@@ -17,7 +17,8 @@ VALUES (drumbeat.now_us(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $8::text IS NOT N
 
 -- name: key_holder
 -- Columns as in core.audit.AuditEntry, here and below.
-SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer,
+       matched, reported_at, stopped_by
   FROM drumbeat.audit
  WHERE holds_key
    AND who = $1
@@ -32,16 +33,51 @@ UPDATE drumbeat.audit
  WHERE id = $1
    AND done_at IS NULL;
 
+-- name: report_progress
+-- $1 id, $2 touched, $3 matched.
+UPDATE drumbeat.audit
+   SET touched = $2,
+       matched = $3,
+       reported_at = drumbeat.now_us()
+ WHERE id = $1
+   AND done_at IS NULL
+RETURNING stopped_by;
+
+-- name: request_stop
+-- $1 id, $2 by.
+UPDATE drumbeat.audit
+   SET stopped_by = coalesce(stopped_by, $2)
+ WHERE id = $1
+   AND done_at IS NULL
+   AND reported_at IS NOT NULL
+RETURNING id;
+
 -- name: get
-SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer,
+       matched, reported_at, stopped_by
   FROM drumbeat.audit
  WHERE id = $1;
 
 -- name: page
 -- $1 before, $2 limit, $3 who, $4 the beginning of the verb, $5 target; null: any.
-SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer,
+       matched, reported_at, stopped_by
   FROM drumbeat.audit
  WHERE ($1::text IS NULL OR id < $1)
+   AND ($3::text IS NULL OR who = $3)
+   AND ($4::text IS NULL OR starts_with(verb, $4))
+   AND ($5::text IS NULL OR target = $5)
+ ORDER BY id DESC
+ LIMIT $2;
+
+-- name: page_of_unended
+-- By its index: few of very many entries.
+SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched, outcome, answer,
+       matched, reported_at, stopped_by
+  FROM drumbeat.audit
+ WHERE done_at IS NULL
+   AND reported_at IS NOT NULL
+   AND ($1::text IS NULL OR id < $1)
    AND ($3::text IS NULL OR who = $3)
    AND ($4::text IS NULL OR starts_with(verb, $4))
    AND ($5::text IS NULL OR target = $5)

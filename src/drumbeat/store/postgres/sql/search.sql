@@ -1,10 +1,10 @@
--- Searches for jobs. `store/job_search.py` chooses the statements; the names are the same on SQLite. A scan reads at most $11
+-- Searches for jobs. `store/job_search.py` chooses the statements; the names are the same on SQLite. A scan reads at most $12
 -- jobs, whether they match or not.
 
 -- name: _matches
 -- Number of jobs scanned, smallest of their ids, ids and views of matches.
--- $1 state, $2 view, $3 task, $4 queue, $5 key, $6 a part of the error, $7 schedule, $8 instance; null: any.
--- $9 and $10: the span of ids.
+-- $1 state, $2 view, $3 task, $4 queue, $5 key, $6 a part of the error, $7 schedule, $8 instance, $9 parent; null: any.
+-- $10 and $11: the span of ids.
 SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id::text) FILTER (WHERE matches) AS ids,
        array_agg(view) FILTER (WHERE matches) AS views
   FROM (SELECT id,
@@ -16,11 +16,12 @@ SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id:
                AND ($5::text IS NULL OR key = $5)
                AND ($6::text IS NULL OR strpos(error::json ->> 'type', $6) > 0 OR strpos(error::json ->> 'message', $6) > 0)
                AND ($7::text IS NULL OR schedule = $7)
-               AND ($8::text IS NULL OR instance = $8) AS matches
+               AND ($8::text IS NULL OR instance = $8)
+               AND ($9::text IS NULL OR parent = $9) AS matches
           FROM (SELECT
 
 -- name: _live
-id, state, task, queue, key, error, schedule, instance,
+id, state, task, queue, key, error, schedule, instance, parent,
 CASE WHEN state = 'running' THEN 'running'
      WHEN blocked_on IS NOT NULL THEN 'waiting'
      WHEN run_at <= drumbeat.now_us() THEN 'ready'
@@ -29,7 +30,7 @@ CASE WHEN state = 'running' THEN 'running'
  END AS view
 
 -- name: _ended
-id, state, task, queue, key, error, schedule, instance,
+id, state, task, queue, key, error, schedule, instance, parent,
 CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' END AS view
 
 -- name: _live_scan
@@ -37,26 +38,31 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
                 -- include: _live
                   FROM drumbeat.job AS job
                  WHERE {{here}}
-                   AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
+                   AND job.id BETWEEN $10::text::uuid AND $11::text::uuid
 
 -- name: _ended_scan
                 -- include: _matches
                 -- include: _ended
                   FROM {{here}}
-                   AND job.id BETWEEN $9::text::uuid AND $10::text::uuid
+                   AND job.id BETWEEN $10::text::uuid AND $11::text::uuid
 
 -- name: _newest
                  ORDER BY job.id DESC
-                 LIMIT $11) AS scanned) AS checked
+                 LIMIT $12) AS scanned) AS checked
 
 -- name: live_scan
 -- include: _live_scan with true
 -- include: _newest
 ;
 
+-- name: live_scan_of_parent
+-- include: _live_scan with job.parent = $9::text AND job.parent IS NOT NULL
+-- include: _newest
+;
+
 -- name: live_filter
--- $11 ids, here and below.
--- include: _live_scan with job.id = ANY ($11::text[]::uuid[])
+-- $12 ids, here and below.
+-- include: _live_scan with job.id = ANY ($12::text[]::uuid[])
 ) AS scanned) AS checked;
 
 -- name: history_scan
@@ -74,8 +80,13 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: history_scan_of_parent
+-- include: _ended_scan with drumbeat.history AS job WHERE job.parent = $9::text AND job.parent IS NOT NULL
+-- include: _newest
+;
+
 -- name: history_filter
--- include: _ended_scan with drumbeat.history AS job WHERE job.id = ANY ($11::text[]::uuid[])
+-- include: _ended_scan with drumbeat.history AS job WHERE job.id = ANY ($12::text[]::uuid[])
 ) AS scanned) AS checked;
 
 -- name: dead_scan
@@ -88,8 +99,13 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: dead_scan_of_parent
+-- include: _ended_scan with drumbeat.dead AS job WHERE job.parent = $9::text AND job.parent IS NOT NULL
+-- include: _newest
+;
+
 -- name: dead_filter
--- include: _ended_scan with drumbeat.dead AS job WHERE job.id = ANY ($11::text[]::uuid[])
+-- include: _ended_scan with drumbeat.dead AS job WHERE job.id = ANY ($12::text[]::uuid[])
 ) AS scanned) AS checked;
 
 -- name: small_of_key

@@ -41,7 +41,7 @@ SELECT at, queue, task, counts
 SELECT resolution, at, queue, task, counts, written_at
   FROM drumbeat.rollup
  WHERE instance = $1
-   AND (resolution = 0 AND at = 0 OR resolution IN (10000000, 60000000) AND at >= $2);
+   AND (resolution = 0 AND at = 0 OR resolution IN (10000000, 60000000, 3600000000) AND at > $2 - resolution);
 
 -- name: run_ends
 -- $1 instance, $2 since. Columns as in core.stats.RunEnd.

@@ -16,9 +16,9 @@ end
 
 -- A template holds what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
 --     queue, priority, delay (or '@' and run_at), expires_at (or '+' and how long after it is due; '' for never), flag, task, the
---     head up to the key, the head after the key
+--     head up to the key, the head after the key, parent (or '')
 -- For jobs without a key the head is whole in the first part.
-local TEMPLATE_SIZE = 8
+local TEMPLATE_SIZE = 9
 local function read_template(at)
   local when, flag = ARGV[at + 2], ARGV[at + 4]
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
@@ -26,14 +26,26 @@ local function read_template(at)
     due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
     expires_at = expiry_time(ARGV[at + 3], due),
     task = ARGV[at + 5], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 6], rest = ARGV[at + 7],
+    parent = ARGV[at + 8],
   }
+end
+
+-- Adds new jobs to the lists of their parents. A list keeps the newest 10,000, and expires: a job may run for months.
+local MAX_CHILDREN, CHILDREN_RETENTION = 10000, 30 * 86400
+local function record_children(children)
+  for parent, line in pairs(children) do
+    local list = P .. 'children:' .. parent
+    bulk('ZADD', list, line)
+    call('ZREMRANGEBYRANK', list, 0, -MAX_CHILDREN - 1)
+    call('EXPIRE', list, CHILDREN_RETENTION)
+  end
 end
 
 -- Writes new jobs without conflicts: lists of ids, templates, args, and keys (by position, where there is one).
 -- ascend: the ids ascend. given (or nil): positions of jobs that a parked claim gets at once (_handoff.lua); these enter no index,
 -- and their bodies are put there. The first write adds data, so that a full server refuses the whole call.
 local function insert_jobs(ids, templates, args, keys, ascend, given)
-  local lines, tasks, names, waiting, last_waiting = {}, {}, {}, {}, nil
+  local lines, tasks, names, waiting, last_waiting, children = {}, {}, {}, {}, nil, {}
   for_each_bucket(ids, function(name, first, last)
     local list, n = {}, 0
     for i = first, last do
@@ -72,6 +84,11 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
     end
     tasks[template] = (tasks[template] or 0) + 1
     note_expiry(id, template.expires_at)
+    if template.parent ~= '' then
+      local line = children[template.parent] or {}
+      children[template.parent] = line
+      append(line, '0', id)
+    end
     if keys[i] then
       add_key(key_field(template.flag, template.task, keys[i]), id)
     end
@@ -79,6 +96,7 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
   for key, line in pairs(lines) do
     bulk('ZADD', key, line)
   end
+  record_children(children)
   for template, n in pairs(tasks) do
     call('SADD', P .. 'queues', template.queue)
     add_to_counter(template.task, 'live', n)

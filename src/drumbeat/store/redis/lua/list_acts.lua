@@ -1,7 +1,7 @@
 -- Lists audit entries, newest first. Examines a bounded number and returns where to continue.
 -- KEYS: 1 the prefix
 -- ARGV: 1 only ids before this one, or '', 2 limit, 3 how many to examine; filter: 4 who, 5 the beginning of the
--- verb, 6 target ('' for any)
+-- verb, 6 target ('' for any); 7 audit, or audit_unended
 -- returns: the last id examined ('' at the end), then the hash act:<id> (flat) of each match
 -- include: _prelude
 local wanted, who, verb, target = tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6]
@@ -18,7 +18,7 @@ local function is_wanted(id)
     and (who == '' or act.who == who) and (target == '' or act.target == target)
 end
 
-for _, id in ipairs(call('ZREVRANGEBYLEX', P .. 'audit', from, '-', 'LIMIT', 0, any and wanted or ARGV[3])) do
+for _, id in ipairs(call('ZREVRANGEBYLEX', P .. ARGV[7], from, '-', 'LIMIT', 0, any and wanted or ARGV[3])) do
   if #found > wanted then break end
   found[1] = id
   if is_wanted(id) then

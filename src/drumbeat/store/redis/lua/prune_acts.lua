@@ -16,5 +16,6 @@ for _, id in ipairs(ids) do
   call('DEL', P .. 'act:' .. id)
   call('ZREM', P .. 'audit', id)
   call('ZREM', P .. 'audit_at', id)
+  call('ZREM', P .. 'audit_unended', id)
 end
 return #ids

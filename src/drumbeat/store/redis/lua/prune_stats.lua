@@ -1,10 +1,10 @@
 -- Deletes old intervals, and adds the totals of ended instances to `folded`.
 -- KEYS: 1 the prefix
--- ARGV: 1 resolution and 2 before (µs) of one resolution, 3 and 4 of the other, 5 ended before (µs), 6 limit of rows
+-- ARGV: 1 ended before (µs), 2 limit of rows, then of each resolution: itself, and before (µs)
 -- returns: how many rows
 -- flags: allow-oom
 -- include: _prelude
-local left = tonumber(ARGV[6])
+local left = tonumber(ARGV[2])
 
 -- Deletes up to `left` fields of an interval; returns whether none is left.
 local function clear(interval)
@@ -54,11 +54,12 @@ local function fold(instance)
   call('ZREM', P .. 'totals', instance)
 end
 
-clear_old(ARGV[1], ARGV[2])
-clear_old(ARGV[3], ARGV[4])
-for _, instance in ipairs(call('ZRANGEBYSCORE', P .. 'totals', '-inf', '(' .. ARGV[5])) do
+for i = 3, #ARGV, 2 do
+  clear_old(ARGV[i], ARGV[i + 1])
+end
+for _, instance in ipairs(call('ZRANGEBYSCORE', P .. 'totals', '-inf', '(' .. ARGV[1])) do
   if not call('ZSCORE', P .. 'alive', instance) then
     fold(instance)
   end
 end
-return tonumber(ARGV[6]) - left
+return tonumber(ARGV[2]) - left

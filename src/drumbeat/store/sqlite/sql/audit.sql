@@ -17,7 +17,7 @@ VALUES (:id, :now, :who, :role, :via, :verb, :target, :reason, :request_key, :re
 -- name: _entries
 -- Columns as in records.AuditEntryRow.
 SELECT json_group_array(json_array(id, who, role, via, verb, target, reason, request_key, request_hash, at, done_at, touched,
-                                   outcome, answer))
+                                   outcome, answer, matched, reported_at, stopped_by))
   FROM (SELECT * FROM {{here}}
 
 -- name: holder_of_key
@@ -33,6 +33,22 @@ UPDATE drumbeat_audit
  WHERE id = :id
    AND done_at IS NULL;
 
+-- name: report_progress
+UPDATE drumbeat_audit
+   SET touched = :touched,
+       matched = :matched,
+       reported_at = :now
+ WHERE id = :id
+   AND done_at IS NULL
+RETURNING stopped_by;
+
+-- name: request_stop
+UPDATE drumbeat_audit
+   SET stopped_by = ifnull(stopped_by, :by)
+ WHERE id = :id
+   AND done_at IS NULL
+   AND reported_at IS NOT NULL;
+
 -- name: get
 -- include: _entries with drumbeat_audit WHERE id = :id
 );
@@ -47,6 +63,11 @@ UPDATE drumbeat_audit
 
 -- name: page
 -- include: _entries with drumbeat_audit WHERE true
+-- include: _newest
+;
+
+-- name: page_of_unended
+-- include: _entries with drumbeat_audit INDEXED BY drumbeat_audit_unended WHERE done_at IS NULL AND reported_at IS NOT NULL
 -- include: _newest
 ;
 

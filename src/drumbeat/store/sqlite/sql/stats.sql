@@ -40,8 +40,8 @@ SELECT json_group_array(json_array(resolution, at, queue, task, json(counts), wr
  WHERE instance = :instance
    AND (resolution, at) IN (VALUES (0, 0))
     OR instance = :instance
-   AND resolution IN (10000000, 60000000)
-   AND at >= :since;
+   AND resolution IN (10000000, 60000000, 3600000000)
+   AND at > :since - resolution;
 
 -- name: run_ends
 -- Columns as in core.stats.RunEnd. History is in the order of ends: only its newest rows are read.
