@@ -13,6 +13,7 @@ import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import django
@@ -89,6 +90,7 @@ def run() -> int:
             print("".join(f"  {name}: {NOT_OURS[name]}\n" for name in left))
             return unittest.TestSuite(test for test, name in names.items() if name not in NOT_OURS)
 
+    import_module("tasks.tasks")  # before the worker starts: it knows what is registered by then
     kit = Kit(app)
     with kit:
         KIT.append(kit)

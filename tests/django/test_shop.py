@@ -184,7 +184,12 @@ def test_a_worker_with_reload_takes_new_code_and_survives_a_mistake(tmp_path: Pa
             '"URL": "x"',
             "settings.DRUMBEAT has no key 'URL'; did you mean 'url'?",
         ),
-        ("shop/settings.py", '"database": "default"', '"app": "nowhere:app"', "there is no module 'nowhere'"),
+        (
+            "shop/settings.py",
+            '"database": "default", "name": "shop"',
+            '"app": "nowhere:app"',
+            "there is no module 'nowhere'",
+        ),
         ("orders/tasks.py", "@app.task\ndef", "@app.tusk\ndef", "module 'orders.tasks' cannot be imported: "),
     ],
 )
