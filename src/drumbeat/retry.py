@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from drumbeat.durations import Duration, format_length, microseconds
+from drumbeat.durations import format_length, microseconds
 from drumbeat.errors import ConfigError
 from drumbeat.names import short_repr
 
-Delays = list[Duration] | tuple[Duration, ...]
+if TYPE_CHECKING:
+    from drumbeat.durations import Duration
+
+    Delays = list[Duration] | tuple[Duration, ...]
+else:
+    # What a Backoff holds once it is made: settings with one travel between processes as JSON.
+    Duration = float
+    Delays = tuple[float, ...]
 MAX_DELAYS = 1_000
 ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 MAX_GROUP_SIZE = 1_000

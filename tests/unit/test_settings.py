@@ -148,6 +148,7 @@ def test_default_retries_and_delays_are_settings() -> None:
         assert found.backoff == meant
         # As another process gets it.
         assert resolved(to_flags(found)).backoff == meant
+        assert msgspec.json.decode(msgspec.json.encode(found), type=Settings).backoff == meant
     assert resolved(code={"backoff": [1, "5s"]}).backoff == Backoff(delays=[1, 5])
     assert resolved(code={"backoff": Backoff(base=5)}).backoff == Backoff(base=5)
 
