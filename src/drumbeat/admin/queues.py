@@ -21,7 +21,7 @@ class Queues(AdminPart):
         """Every queue that has jobs, a pause or a worker, and those that this program declares, by name."""
         store = await self._client.store()
         now = await store.inspect.now()
-        return [_add_lag(stats, now) for stats in await self.list_stats()]
+        return [add_lag(stats, now) for stats in await self.list_stats()]
 
     async def lag(self, name: str | None = None) -> float:
         """Seconds for which the oldest ready job of a queue, or of all queues that are not paused, has been due: what to scale
@@ -43,7 +43,7 @@ class Queues(AdminPart):
         await check_queue(self._client, check_name("queue", name))
         found = {stats.name: stats for stats in await self.list()}
         # Its last job may have ended between the two queries; the queue is known nevertheless.
-        return found.get(name, _add_lag(_empty_stats(name), 0))
+        return found.get(name, add_lag(_empty_stats(name), 0))
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> None:
         """Let no worker claim jobs of this queue. Running jobs continue; new ones wait.
@@ -61,7 +61,8 @@ class Queues(AdminPart):
         return await store.jobs.resume_queue(name)
 
 
-def _add_lag(stats: QueueStats, now: int) -> QueueInfo:
+def add_lag(stats: QueueStats, now: int) -> QueueInfo:
+    """`now`: the store's, in microseconds."""
     lag = 0.0 if stats.oldest_due is None else max(0.0, (now - to_us(stats.oldest_due)) / 1e6)
     return QueueInfo(**msgspec.structs.asdict(stats), lag=lag)
 

@@ -31,6 +31,7 @@ from drumbeat.errors import ConfigError, InvalidArguments, JobExpired, JobNotFou
 from drumbeat.sync_loop import SYNC_LOOP
 from drumbeat.tasks import Task
 from drumbeat.tasks.registered_function import source_location_of
+from drumbeat.worker.task_spec import TaskSpec
 
 T = TypeVar("T")
 _framework = load_framework()
@@ -81,7 +82,7 @@ class DrumbeatBackend(_Base):  # type: ignore[misc]
         except ConfigError as error:
             raise _framework.InvalidTask(str(error)) from error
         made.source_location = source_location_of(task.func)
-        handler.options = made.options
+        handler.find_policy = lambda: TaskSpec(made, internals.settings)
         return made
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:

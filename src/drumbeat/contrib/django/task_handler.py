@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from drumbeat.context import RunningJob, current_job
 from drumbeat.contrib.django.task_result import (
@@ -24,7 +24,6 @@ from drumbeat.contrib.django.tasks_framework import load_framework
 from drumbeat.core.job import OutcomeKind
 from drumbeat.durations import from_us
 from drumbeat.tasks import Task
-from drumbeat.tasks.options import Options
 from drumbeat.worker import result as results
 
 Handler = Callable[..., Any]
@@ -37,8 +36,8 @@ class TaskHandler:
     def __init__(self, task: Any, sender: type, now_us: Callable[[], int]) -> None:
         self.task = task
         self._now_us = now_us
-        self.options = Options()
-        """Set once it is registered."""
+        self.find_policy: Callable[[], results.RetryPolicy]
+        """How its failures are retried. Set once it is registered."""
         self._sender = sender
         self._framework = load_framework()
 
@@ -118,10 +117,11 @@ class TaskHandler:
         """Record the error; whether the job ends with it, by the worker's own rule."""
         reason = running.aborted.reason
         is_abort = isinstance(error, asyncio.CancelledError) and reason is not None
-        ended = results.from_abort(reason) if is_abort else results.from_exception(error, reason)
+        policy = self.find_policy()
+        ended = results.from_abort(reason) if is_abort else results.from_exception(error, reason, policy.retry_filter)
         outcome = results.to_outcome(
             running._claimed,
-            cast("results.RetryPolicy", self.options),
+            policy,
             ended,
             instance=running.instance,
             started_at=running.started_us,

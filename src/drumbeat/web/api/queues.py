@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from drumbeat.admin.queues import add_lag
 from drumbeat.core.job_query import QueueInfo
+from drumbeat.durations import to_us
 from drumbeat.web.api.records import Page, WriteResult
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
@@ -17,7 +19,8 @@ class QueueRecord(QueueInfo, frozen=True, kw_only=True):
 
 async def list_queues(request: DashboardRequest) -> Page[QueueRecord]:
     """All queues, by name."""
-    found = await request.app.queues.list()
+    now = to_us(await request.store_time())
+    found = [add_lag(stats, now) for stats in await request.app.queues.list_stats()]
     return Page(items=[QueueRecord(**msgspec.structs.asdict(queue)) for queue in found])
 
 
