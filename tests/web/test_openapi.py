@@ -114,7 +114,7 @@ async def test_a_mistake_of_ours_is_logged_and_tells_nobody_else(
     async def broken() -> None:
         raise ZeroDivisionError("the password is hunter2")
 
-    monkeypatch.setattr(guarded.queues, "list", broken)
+    monkeypatch.setattr(guarded.queues, "list_stats", broken)
     answer = await browser.get("/api/v1/queues")
     assert (answer.status_code, "hunter2" in answer.text) == (500, False)
     assert "hunter2" in caplog.text
@@ -126,7 +126,7 @@ async def test_an_answer_that_cannot_be_written_has_all_headers_too(
     async def unwritable() -> list[QueueStats]:
         return [QueueStats(name="\ud800", ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)]
 
-    monkeypatch.setattr(guarded.queues, "list", unwritable)
+    monkeypatch.setattr(guarded.queues, "list_stats", unwritable)
     answer = await browser.get("/api/v1/queues")
     assert answer.status_code == 500
     assert "content-security-policy" in answer.headers

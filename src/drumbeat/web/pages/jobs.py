@@ -207,8 +207,8 @@ def _window_of(query: JobsPageQuery) -> tuple[str, str, str]:
 def _to_field(text: str | None) -> str:
     try:
         return "" if text is None else field_time(parse_time(text, datetime.fromisoformat(text), "since"))
-    except ValueError:
-        return ""  # relative
+    except (ValueError, OverflowError):
+        return ""  # relative, or outside of the years that UTC has
 
 
 def _without_none(record: msgspec.Struct) -> dict[str, object]:

@@ -5,20 +5,20 @@ What a window shows does not change with the time of the viewer, so its link can
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
 from drumbeat.core.stats import TEN_SECONDS_RETENTION_US
-from drumbeat.durations import MICROSECOND
+from drumbeat.durations import MICROSECOND, from_us, to_us
 from drumbeat.errors import InvalidArguments
 
 from .charts import SECOND, ChartRange
 from .formatting import field_time
 from .search_query import parse_time
 
-DEFAULT_LENGTH = timedelta(hours=1)
+DEFAULT_LENGTH_US = 3_600 * SECOND
 MAX_LENGTH = timedelta(days=31)
 MAX_SLOTS = 90
 MAX_MINUTES = 1_900
@@ -54,9 +54,9 @@ def parse_window(since: str | None, until: str | None, now: datetime) -> ChosenW
     """
     if not since and not until:
         return None
-    last = parse_time(until, now, "until") if until else now
-    first = parse_time(since, now, "since") if since else last - DEFAULT_LENGTH
-    first, last = (each.astimezone(UTC).replace(microsecond=0) for each in (first, last))
+    last_us = to_us(parse_time(until, now, "until") if until else now, name="until")
+    first_us = to_us(parse_time(since, now, "since"), name="since") if since else last_us - DEFAULT_LENGTH_US
+    first, last = (from_us(each).replace(microsecond=0) for each in (first_us, last_us))
     if first >= last:
         raise InvalidArguments("since must be before until", "since")
     if last - first > MAX_LENGTH:
