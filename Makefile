@@ -9,7 +9,7 @@ BIN := .venv/bin
 ARGS ?=
 # Tests wait more than they compute: four processes leave a quarter of two cores unused. So many run them side by side, a file
 # at a time. 0: in this one, for a debugger.
-SIDE ?= 6
+SIDE ?= 4
 TIMES ?= 1
 HOURS ?= 0.5
 SEEDS ?= 2000
