@@ -7,8 +7,8 @@
 
 BIN := .venv/bin
 ARGS ?=
-# Tests wait more than they compute: four processes leave a quarter of two cores unused. So many run them side by side, a file
-# at a time. 0: in this one, for a debugger.
+# Tests wait more than they compute: so many processes run them side by side, a file at a time. With six on two cores, tests of
+# recovery times fail for want of CPU. 0: in this one, for a debugger.
 SIDE ?= 4
 TIMES ?= 1
 HOURS ?= 0.5
