@@ -41,6 +41,26 @@ async def test_a_length_counts_from_when_it_is_due_and_a_time_is_kept(store: Sto
     assert [found[job.id].expires_at is None for job in mixed] == [number % 4 == 3 for number in range(count)]
 
 
+@pytest.mark.parametrize("count", [1, 20, 600])
+async def test_a_job_keeps_its_expiry_beside_its_parent_and_its_trace(store: Store, count: int) -> None:
+    parent = new_job().id
+    for given in product((None, HOUR), (None, parent), (None, "00-trace")):
+        options: dict[str, Any] = dict(zip(("expires", "parent", "trace"), given, strict=True))
+        jobs = [new_job(**options) for _ in range(count)]
+        await store.jobs.add(jobs)
+        found = [*(await load(store, ids(jobs))).values()]
+        kept = {
+            (expiry(job) and to_us(job.expires_at or job.due_at) - to_us(job.due_at), job.parent, job.trace)
+            for job in found
+        }
+        assert (len(found), kept) == (count, {given})
+
+
+async def test_a_time_at_the_beginning_of_1970_is_a_time(store: Store) -> None:
+    await store.jobs.add([job := new_job(expires_at=0)])
+    assert expiry((await load(store, [job.id]))[job.id]) == 0
+
+
 async def test_a_claim_says_when_its_job_expires_and_ends_it_as_expired(store: Store) -> None:
     instance = await worker(store)
     options: dict[str, Any] = {"expires": 1, "key": "k", "unique": Unique.LIVE, "on_dead": "mourn", "run_at": LONG_AGO}

@@ -42,15 +42,16 @@ def job_template(job: NewJob) -> list[Value]:
         expiry = f"+{job.expires}"
     rest.insert(_SCHEDULE, "")
     rest[_EXPIRES_AT] = expiry
-    while len(rest) > _SCHEDULE and not rest[-1]:
+    while len(rest) > _SCHEDULE and rest[-1] in (None, ""):
         rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
+    expires_at: Value = "" if expiry is None else expiry
     parent = b"" if job.parent is None else pack_id(job.parent)
     if job.key is None:
-        return [job.queue, job.priority, when, expiry or "", "-", job.task, before + b",null," + after, b"", parent]
+        return [job.queue, job.priority, when, expires_at, "-", job.task, before + b",null," + after, b"", parent]
     flag = _UNIQUE_FLAGS[job.unique.value]
-    return [job.queue, job.priority, when, expiry or "", flag, job.task, before + b",", b"," + after, parent]
+    return [job.queue, job.priority, when, expires_at, flag, job.task, before + b",", b"," + after, parent]
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
