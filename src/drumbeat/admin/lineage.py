@@ -1,7 +1,7 @@
 """Which job enqueued which: the ancestors of a job, and a bounded part of the tree below it.
 
-A job that is enqueued inside a handler keeps the id of the running job as its `parent`; an on_dead or on_success job that of the one
-it follows.
+A job that is enqueued inside a handler keeps the id of the running job as its `parent`; an on_dead or on_success job that of
+the one it follows.
 """
 
 from __future__ import annotations
