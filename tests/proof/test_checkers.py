@@ -453,3 +453,15 @@ def test_after_a_power_cut_nothing_is_known_of_locks(cut: float, is_excused: boo
     broken_locks.take_the_lock_from_its_holder(history)
     history.disturbances = [Disturbance(kind="power", node=None, start=cut, end=cut)]
     assert (not any(violation.startswith("L7") for violation in check(history))) is is_excused
+
+
+@pytest.mark.parametrize(
+    ("kinds", "is_excused"), [(("power",), False), (("clock",), False), (("power", "clock"), True)], ids=str
+)
+def test_a_token_goes_back_only_where_the_power_was_cut_and_the_clock_stepped(
+    kinds: tuple[str, ...], is_excused: bool
+) -> None:
+    history = good_history()
+    grant_with_an_old_token(history)
+    history.disturbances = [Disturbance(kind=kind, node=None, start=3.9, end=3.9) for kind in kinds]
+    assert (not any(violation.startswith("L1") for violation in check(history))) is is_excused

@@ -114,7 +114,7 @@ class SimulatedRun:
         for fault in plan.call_faults:
             node = None if fault.node is None else f"node{fault.node}"
             self.history.disturbances.append(
-                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.end + fault.delay, call=fault.call)
+                Disturbance(kind=fault.kind, node=node, start=fault.start, end=fault.effect_ends, call=fault.call)
             )
         async with asyncio.TaskGroup() as group:
             for number, job in enumerate(plan.jobs):

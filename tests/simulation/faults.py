@@ -48,6 +48,11 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True):
     delay: float
     seed: int
 
+    @property
+    def effect_ends(self) -> float:
+        """When the last call has been answered that it concerned."""
+        return self.end + (2 * self.delay if self.kind == "slow" else self.delay)
+
     def concerns(self, node: int, call: str, now: float) -> bool:
         return (
             self.start <= now < self.end
