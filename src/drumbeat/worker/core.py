@@ -65,3 +65,7 @@ class WorkerCore:
         self.shutdown.on_stop.append(self.controller.resign)
         self.stuck = StuckHandlers(settings.concurrency, self.shutdown.request_replacement)
         self.guard = ProcessGuard(asyncio.get_running_loop(), install_signals)
+
+    def may_start_jobs(self) -> bool:
+        """Whether a job that was claimed may begin: this worker is not to stop, and the job is surely still its own."""
+        return not self.shutdown.is_stopping and self.lease.is_current()

@@ -39,7 +39,7 @@ class WorkerParts:
         """`ref`: how child processes find the app; None: they cannot."""
         app, settings, clock = core.app, core.settings, core.clock
         wakeup = Wakeup(clock)
-        self.buffer = JobBuffer(wakeup.set, core.lease.is_current)
+        self.buffer = JobBuffer(wakeup.set, core.may_start_jobs)
         recorder = StatsRecorder(core.store_now)
         self.reporter = OutcomeReporter(clock, core.events, recorder, wakeup.set)
         prefetch = Prefetch(settings.concurrency, max_jobs=4 * settings.batch)
