@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from drumbeat.errors import StoreUnavailable
+
 STEP, LONGEST_STEP = 0.01, 0.1
 """Whoever has waited long already looks less often, and is late by a twentieth at most: it is the machine of those who are
 waited for, too."""
@@ -95,3 +97,9 @@ def within(seconds: float) -> Iterator[None]:
         assert took < seconds + stalls.seconds, (
             f"it took {took:.3f} s, of which the machine stood {stalls.seconds:.3f} s"
         )
+
+
+async def all_unavailable(*calls: Awaitable[object]) -> None:
+    """Each of these calls to a store, made at the same time, must find it unavailable."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * len(calls)

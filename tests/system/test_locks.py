@@ -121,7 +121,7 @@ async def test_a_holder_that_is_stopped_beyond_its_lease_loses_it_and_its_late_w
 
 
 async def test_four_processes_keep_a_rate_and_use_it(lockers: Lockers) -> None:
-    limit, per, seconds = (100, 10.0, 30.0) if FULL else (40, 2.0, 8.0)
+    limit, per, seconds = (100, 10.0, 30.0) if FULL else (20, 1.0, 4.0)
     processes = [lockers.start() for _ in range(4)]
     for process in processes:
         lockers.tell(process, "calls", limit, per)

@@ -16,7 +16,7 @@ from tests.servers.postgres import PostgresServer
 from tests.waiting import until, within
 from tests.worker.worker_harness import run_worker
 
-SECONDS = 12.0
+SECONDS = 6.0
 STATEMENT = re.compile(r"^.*LOG:  (?:statement|execute) ", re.MULTILINE)
 AS_DELIVERED = {name: getattr(Settings(), name) for name in ("heartbeat", "dead_after", "poll")}
 

@@ -1,7 +1,7 @@
 """Debian's chromium, one for the whole run, and a fresh profile for each test that tells of everything it should not see.
 
 All of it lives on one event loop, the session's: the browser, the dashboard on its socket, and the tests. Most tests are on
-SQLite; those of the main path name the engines by `@on_three_engines`.
+SQLite; those of the main path name another by `@on_engine`.
 """
 
 import shutil

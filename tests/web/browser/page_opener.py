@@ -1,5 +1,6 @@
 """Pages that write down what a page of ours must never do: an error in the console, a request to another place, an alert."""
 
+import os
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -21,7 +22,11 @@ PHONE = ViewportSize(width=375, height=740)
 PATIENCE_MS = 15_000
 expect.set_options(timeout=PATIENCE_MS)
 
-on_three_engines = pytest.mark.parametrize("engine", ["sqlite", "postgres", "valkey"], indirect=True)
+
+def on_engine(engine: str) -> pytest.MarkDecorator:
+    """On one engine: a page looks the same on each, and what it asks of the API is tested on all. `DRUMBEAT_FULL=1`: on all."""
+    engines = ["sqlite", "postgres", "valkey"] if os.environ.get("DRUMBEAT_FULL") else [engine]
+    return pytest.mark.parametrize("engine", engines, indirect=True)
 
 
 class OpenPage(Protocol):

@@ -11,7 +11,7 @@ from drumbeat import Drumbeat
 from tests.contract.test_locks import enter, leave
 from tests.system.workers import Cluster
 from tests.web.browser.dialog import confirm, is_same, mark
-from tests.web.browser.page_opener import on_three_engines
+from tests.web.browser.page_opener import on_engine
 
 START_MS = 30_000
 MOVED_MS = 15_000
@@ -29,7 +29,7 @@ def crowned(page: Page) -> Locator:
     return page.get_by_test_id("instances").locator("tbody tr").filter(has=page.get_by_test_id("crown"))
 
 
-@on_three_engines
+@on_engine("postgres")
 async def test_the_crown_moves_when_the_leader_is_killed(page: Page, app: Drumbeat, cluster: Cluster) -> None:
     processes = {str(process.pid): process for process in (cluster.start(), cluster.start())}
     await page.goto("/instances")
@@ -51,7 +51,7 @@ async def test_the_crown_moves_when_the_leader_is_killed(page: Page, app: Drumbe
     assert await is_same(page) and first != second
 
 
-@on_three_engines
+@on_engine("valkey")
 async def test_a_line_is_shown_in_the_order_of_turns_and_moves_up(page: Page, app: Drumbeat) -> None:
     store = await app._internals.store()
     line = [await enter(store, "ledger", owner=f"shop on host {name}") for name in ("ada", "bob", "cyd", "dan")]

@@ -1,4 +1,4 @@
-"""What people do all day, on each engine, under live updates."""
+"""What people do all day, on all three engines between them, under live updates."""
 
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -9,7 +9,7 @@ from drumbeat import Drumbeat
 from drumbeat.core.job import JobState
 from tests.waiting import until, within
 from tests.web.browser.dialog import confirm, is_same, mark
-from tests.web.browser.page_opener import on_three_engines
+from tests.web.browser.page_opener import on_engine
 from tests.web.browser.shop import MAIL, dead_letters, enqueue, working
 
 
@@ -25,7 +25,7 @@ async def ended(app: Drumbeat, ids: list[str]) -> None:
     await until(all_ended, deadline=20, what="the end of all jobs")
 
 
-@on_three_engines
+@on_engine("sqlite")
 async def test_counters_move_without_a_reload_within_two_seconds_of_an_enqueue(page: Page, app: Drumbeat) -> None:
     await page.goto("/")
     ready = page.get_by_test_id("counter-ready")
@@ -39,7 +39,7 @@ async def test_counters_move_without_a_reload_within_two_seconds_of_an_enqueue(p
     assert await is_same(page)
 
 
-@on_three_engines
+@on_engine("postgres")
 async def test_a_bar_of_a_chart_leads_to_just_the_jobs_that_it_counts(page: Page, app: Drumbeat) -> None:
     async with working(app):
         good = await enqueue(app, 5)
@@ -60,7 +60,7 @@ async def test_a_bar_of_a_chart_leads_to_just_the_jobs_that_it_counts(page: Page
         await page.go_back()
 
 
-@on_three_engines
+@on_engine("valkey")
 async def test_the_story_of_a_job_that_failed_twice_and_then_succeeded(page: Page, app: Drumbeat) -> None:
     [id] = await enqueue(app, 1, "sync_stock", to="Graz")
     await page.goto(f"/jobs/{id}")
@@ -83,7 +83,7 @@ async def test_the_story_of_a_job_that_failed_twice_and_then_succeeded(page: Pag
     assert await is_same(page)
 
 
-@on_three_engines
+@on_engine("sqlite")
 async def test_replay_cancel_and_discard_work_while_everything_moves(page: Page, app: Drumbeat) -> None:
     [replayed, discarded] = await dead_letters(app, 2)
     [cancelled] = await enqueue(app, 1)
@@ -124,7 +124,7 @@ async def test_replay_cancel_and_discard_work_while_everything_moves(page: Page,
         await expect(page.locator("main")).to_contain_text(words)
 
 
-@on_three_engines
+@on_engine("valkey")
 async def test_a_thousand_dead_letters_are_replayed_at_once(page: Page, app: Drumbeat) -> None:
     await dead_letters(app, 1_000)
     await page.goto("/dead")
@@ -139,7 +139,7 @@ async def test_a_thousand_dead_letters_are_replayed_at_once(page: Page, app: Dru
     assert queue.ready == 1_000
 
 
-@on_three_engines
+@on_engine("postgres")
 async def test_a_queue_is_paused_with_who_and_why_and_resumed(page: Page, app: Drumbeat) -> None:
     await enqueue(app, 3)
     await page.goto("/queues")
