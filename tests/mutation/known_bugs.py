@@ -210,8 +210,9 @@ TOKEN_BUGS = (
         engines=(SQLITE,),
         tests=(*_JOB_TOKENS, _WRITER + "test_tokens_grow_when_the_clock_steps_back"),
         file="store/sqlite/sql/claim.sql",
-        before="CASE WHEN typeof(token) = 'integer' AND token < 1e18 THEN max(token + 1, :now) ELSE :now END",
-        after=":now",
+        before="CASE WHEN typeof(token) = 'integer' AND token < 1e18 THEN max(token + 1, :lowest_token)"
+        " ELSE :lowest_token END",
+        after=":lowest_token",
     ),
     KnownBug(
         name="the token of a job is the time (PostgreSQL)",

@@ -453,23 +453,3 @@ def test_after_a_power_cut_nothing_is_known_of_locks(cut: float, is_excused: boo
     broken_locks.take_the_lock_from_its_holder(history)
     history.disturbances = [Disturbance(kind="power", node=None, start=cut, end=cut)]
     assert (not any(violation.startswith("L7") for violation in check(history))) is is_excused
-
-
-@pytest.mark.parametrize(
-    ("faults", "is_excused"),
-    [
-        ({"power": 3.9}, False),
-        ({"clock": 3.9}, False),
-        ({"power": 3.9, "clock": 0.1}, True),
-        ({"power": 0.1, "clock": 3.9}, False),
-        ({"power": 3.9, "clock": 4.5}, False),
-    ],
-    ids=str,
-)
-def test_a_token_goes_back_only_where_the_power_was_cut_and_the_clock_may_be_behind(
-    faults: dict[str, float], is_excused: bool
-) -> None:
-    history = good_history()
-    grant_with_an_old_token(history)
-    history.disturbances = [Disturbance(kind=kind, node=None, start=at, end=at) for kind, at in faults.items()]
-    assert (not any(violation.startswith("L1") for violation in check(history))) is is_excused

@@ -5,10 +5,11 @@ import functools
 import gc
 import os
 import random
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -22,7 +23,7 @@ from drumbeat.errors import DrumbeatError, LockLost, StoreUnavailable
 from drumbeat.ids import JobId, simulated_ids
 from drumbeat.retry import Backoff
 from drumbeat.store.protocol import Store
-from drumbeat.store.sqlite import fsync_thread
+from drumbeat.store.sqlite import fsync_thread, locks, token_clock
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
 from tests.proof.final_state import read_fire, read_job
@@ -566,6 +567,9 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         app.every(timedelta(seconds=run.plan.every), grid=True, name=SCHEDULE, retries=50)(tick)
 
 
+READERS_OF_BOOT: Any = (locks, token_clock)
+
+
 class Disk:
     """The file of the store, and how much of its log would survive a power cut."""
 
@@ -583,10 +587,15 @@ class Disk:
             self._synced = os.fstat(file).st_size
 
         fsync_thread.fsync_file = sync  # type: ignore[assignment]
+        boots = [module.boot_id for module in READERS_OF_BOOT]
+        for module in READERS_OF_BOOT:
+            module.boot_id = lambda: f"boot {self._cuts}"
         try:
             yield
         finally:
             fsync_thread.fsync_file = real
+            for module, boot_id in zip(READERS_OF_BOOT, boots, strict=True):
+                module.boot_id = boot_id
 
     def lose_unsynced(self) -> None:
         """Go on with a copy, as the machine would find it: the open connections of dead nodes hold the old one."""
@@ -622,6 +631,8 @@ def _template() -> bytes:
     with tempfile.TemporaryDirectory(prefix="drumbeat-sim-") as name:
         path = Path(name) / "jobs.db"
         asyncio.run(make(path))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("DELETE FROM drumbeat_meta WHERE name LIKE 'token%'")  # they are of the clock of this machine
         return path.read_bytes()
 
 

@@ -94,7 +94,7 @@ BUGS = (
     PlantedBug(
         name="the token of a job does not grow",
         file="store/sqlite/sql/claim.sql",
-        before="max(token + 1, :now) ELSE :now END",
+        before="max(token + 1, :lowest_token) ELSE :lowest_token END",
         after="max(token, 1) ELSE 1 END",
     ),
     PlantedBug(
@@ -199,9 +199,16 @@ BUGS = (
     ),
     PlantedBug(
         name="jobs that a worker holds are started when its lease may have ended",
-        file="worker/parts.py",
-        before="JobBuffer(wakeup.set, core.lease.is_current)",
-        after="JobBuffer(wakeup.set)",
+        file="worker/core.py",
+        before="return not self.shutdown.is_stopping and self.lease.is_current()",
+        after="return not self.shutdown.is_stopping",
+    ),
+    PlantedBug(
+        name="numbers are not reserved before a power cut",
+        file="store/sqlite/token_clock.py",
+        before="            floor = ceiling\n",
+        after="            floor = 0\n",
+        promise="L1",
     ),
     PlantedBug(
         name="a waiter is not told when the lease before it ends",

@@ -57,7 +57,8 @@ LEAF_CALLS = {
     ("client/__init__.py", "Client.store"),
     ("store/sqlite/file_checks.py", "DiskSpaceGuard.check"),
     ("clock.py", "SystemClock.monotonic"),
-    # Around the transaction: the write lock, requests that join, the time, BEGIN and COMMIT, the length of the log.
+    # Around the transaction: the write lock, requests that join, the time, BEGIN and COMMIT, the length of the log,
+    # numbers of claims that are reserved.
     ("store/sqlite/write_lock.py", "WriteLock.__enter__"),
     ("store/sqlite/write_lock.py", "WriteLock.__exit__"),
     ("store/sqlite/database_thread.py", "DatabaseThread._take_queued"),
@@ -65,6 +66,8 @@ LEAF_CALLS = {
     ("store/sqlite/connection.py", "SqliteConnection.run"),
     ("store/sqlite/connection.py", "SqliteConnection.in_transaction"),
     ("store/sqlite/writer.py", "WriteHandler._checkpoint"),
+    ("store/sqlite/token_clock.py", "TokenClock.is_reserved"),
+    ("store/sqlite/token_clock.py", "TokenClock.lowest"),
     # Hints to workers.
     ("store/sqlite/writer.py", "WriteContext.notify"),
     ("store/sqlite/wake.py", "SqliteNotifier.notify"),

@@ -84,6 +84,20 @@ async def test_a_window_is_kept_over_a_reboot(sqlite: SqliteStore, path: Path, c
     assert (second.state, second.recheck_after_us) == (TicketState.WAITING, 40 * SECOND)
 
 
+async def test_a_clock_that_is_behind_after_a_reboot_does_not_make_a_window_longer(
+    sqlite: SqliteStore, path: Path, clock: FakeClock
+) -> None:
+    await clock.advance(20)
+    await acquire(sqlite, "a", per=60 * SECOND)
+    change(path, "UPDATE drumbeat_lock SET boot = 'the last one'")
+    clock.jump(-DAY)
+    second = await acquire(sqlite, "b", per=60 * SECOND)
+    assert (second.state, second.recheck_after_us) == (
+        TicketState.WAITING,
+        40 * SECOND,
+    )  # since the machine was started
+
+
 async def test_an_unused_lock_is_deleted_after_a_day(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
     await acquire(sqlite, "held", "held")
     await acquire(sqlite, "a", "idle")

@@ -98,6 +98,7 @@ PARAMETERS = (
         "schedule",
         "priority",
         "run_at",
+        "lowest_token",
     ),
 )
 

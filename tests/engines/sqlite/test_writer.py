@@ -436,11 +436,11 @@ async def test_large_batches_do_not_share_a_transaction_so_that_others_can_write
     sizes: list[int] = []
     transaction = WriteHandler._run_transaction
 
-    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext]) -> Any:
+    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext], now: int) -> Any:
         sizes.append(
             sum(len(request.argument.jobs) for request in group if isinstance(request.argument, SqliteInsertBatch))
         )
-        return transaction(self, db, group)
+        return transaction(self, db, group, now)
 
     monkeypatch.setattr(WriteHandler, "_run_transaction", counted)
     batches = [[new_job() for _ in range(4_000)] for _ in range(10)]

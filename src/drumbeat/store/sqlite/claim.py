@@ -50,7 +50,8 @@ class SqliteClaimer:
         if not picked:
             return "[]", next_due
         seqs = as_json(picked)
-        write.db.run(self._sql.claim, {"picked": seqs, "instance": request.instance, "now": write.now})
+        facts = {"picked": seqs, "instance": request.instance, "now": write.now, "lowest_token": write.lowest_token}
+        write.db.run(self._sql.claim, facts)
         if unblocked:
             write.db.run(self._sql.unblock, {"picked": as_json(unblocked)})
         try:

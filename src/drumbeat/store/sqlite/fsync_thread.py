@@ -69,6 +69,18 @@ class FsyncThread(Generic[T]):
             self._thread = threading.Thread(target=self._main, name="drumbeat fsync", daemon=True)
             self._thread.start()
 
+    def fsync_now(self) -> None:
+        """Return when everything that is committed by now is on disk. On the writer's thread.
+
+        Raises:
+            OSError: it may not be.
+        """
+        file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fsync_file(file)
+        finally:
+            os.close(file)
+
     def close(self) -> None:
         """Sync what waits, and end the thread."""
         if self._thread is not None:

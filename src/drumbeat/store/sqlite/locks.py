@@ -110,7 +110,9 @@ class SqliteLocks(SqliteOperations):
 
     def _repair(self, write: WriteContext) -> None:
         gone = write.db.run(self._sql.delete_malformed_tickets) + write.db.run(self._sql.delete_malformed_grants)
-        mended = write.db.run(self._sql.repair_locks, {"wall": self._clock.now_us()})
+        mended = write.db.run(
+            self._sql.repair_locks, {"wall": self._clock.now_us(), "lowest_token": write.lowest_token}
+        )
         for id, *texts in write.db.rows(self._sql.texts_of_tickets):
             if not all(map(is_text_or_none, (id, *texts))):
                 gone += write.db.run(self._sql.delete_malformed_ticket, {"id": encode_lossless(id)})
@@ -130,7 +132,8 @@ class SqliteLocks(SqliteOperations):
         elif boot != self._boot:
             self._reset_after_boot(write, ticket.lock, reading)
         facts = msgspec.structs.asdict(ticket) | reading._asdict()
-        number = db.value(sql.upsert_lock, facts | {"hour": reading.wall // HOUR * HOUR, "boot": self._boot})
+        known = {"hour": reading.wall // HOUR * HOUR, "boot": self._boot, "lowest_token": write.lowest_token}
+        number = db.value(sql.upsert_lock, facts | known)
         db.run(sql.delete_expired, facts)
         db.run(sql.upsert_ticket, facts | {"number": number})
         opening = self._grant_free(write, ticket.lock, reading, (ticket.id,))

@@ -12,6 +12,7 @@ from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.insert import SqliteInserter
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.statements import statements
+from drumbeat.store.sqlite.token_clock import TokenClock
 from drumbeat.store.sqlite.wake import SqliteNotifier
 from drumbeat.store.sqlite.writer import Writer
 
@@ -34,7 +35,7 @@ class SqliteParts(NamedTuple):
         loop = asyncio.get_running_loop()
         sql = statements(namespace)
         notifier = SqliteNotifier(sql.instances.wake_addresses, loop, clock)
-        writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), notifier)
+        writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), notifier, TokenClock(sql.schema))
         return cls(
             sql=sql,
             path=path,

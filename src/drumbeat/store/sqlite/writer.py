@@ -3,7 +3,7 @@
 request, request, request          each: work(write, argument)
           |
 take the write lock (flock)        requests that arrive while this waits join the group
-BEGIN IMMEDIATE; now = clock       the time is taken inside the lock: waiting makes no job early and no token old
+now = clock; BEGIN IMMEDIATE       the time is taken inside the lock: waiting makes no job early and no token old
 each unit in a savepoint           one that fails undoes nothing of the others; requests of a kind are one unit
 COMMIT                             visible to all, and safe from the death of any process
 checkpoint if the log is long      inside the lock: nobody writes during a checkpoint
@@ -35,6 +35,7 @@ from drumbeat.store.sqlite.database_thread import (
 )
 from drumbeat.store.sqlite.file_checks import FileIdentity
 from drumbeat.store.sqlite.fsync_thread import FsyncThread
+from drumbeat.store.sqlite.token_clock import TokenClock
 from drumbeat.store.sqlite.wake import SqliteNotifier, WakeHint
 from drumbeat.store.sqlite.write_lock import WriteLock
 
@@ -47,6 +48,8 @@ class WriteContext(msgspec.Struct):
 
     db: SqliteConnection
     now: int
+    lowest_token: int = 0
+    """Of a claim or a lock that is given now: see token_clock.py."""
     earliest_run_at: int | None = None
     """Workers are told of this due time after the commit."""
     hints: list[WakeHint] = []
@@ -68,8 +71,9 @@ class Writer:
         clock: Clock,
         upgrade: Callable[[SqliteConnection], None],
         notifier: SqliteNotifier,
+        tokens: TokenClock,
     ) -> None:
-        self._handler = WriteHandler(path, loop, clock, upgrade, notifier)
+        self._handler = WriteHandler(path, loop, clock, upgrade, notifier, tokens)
         thread = DatabaseThread("writer", path, loop, clock, self._handler)
         self.write = thread.submit
         self.close = thread.close
@@ -98,15 +102,17 @@ class WriteHandler(GroupHandler[WriteContext]):
         clock: Clock,
         upgrade: Callable[[SqliteConnection], None],
         notifier: SqliteNotifier,
+        tokens: TokenClock,
     ) -> None:
         self._path = path
         self._wal_path = Path(f"{path}-wal")
         self._clock = clock
         self._upgrade = upgrade
         self._notifier = notifier
+        self._tokens = tokens
         self._fsync_thread = FsyncThread(self._wal_path, self._acknowledge, inline_on=loop if clock.inline else None)
         self._lock: WriteLock | None = None
-        self._checkpoint_resolve_backofftes = 0
+        self._checkpoint_delay_bytes = 0
         self.db: SqliteConnection | None = None
         self.identity: FileIdentity | None = None
 
@@ -124,7 +130,10 @@ class WriteHandler(GroupHandler[WriteContext]):
             # A durable group is checked when it is on disk, just before it is acknowledged.
             identity.check(refresh=not durable)
             try:
-                results, write = self._run_transaction(db, wanted)
+                now = self._clock.now_us()
+                if not self._tokens.is_reserved(now):
+                    self._reserve_tokens(db, now)
+                results, write = self._run_transaction(db, wanted, now)
             except Exception:
                 identity.check()  # a lost file is the reason, whatever SQLite reports
                 raise
@@ -172,13 +181,25 @@ class WriteHandler(GroupHandler[WriteContext]):
                 raise
             self.db = db
 
+    def _reserve_tokens(self, db: SqliteConnection, now: int) -> None:
+        """Every few minutes. Waits for the disk, with the write lock held."""
+        db.run("BEGIN IMMEDIATE")
+        try:
+            reservation = self._tokens.reserve(db, now)
+            db.run("COMMIT")
+        finally:
+            if db.in_transaction:
+                db.run("ROLLBACK")
+        self._fsync_thread.fsync_now()
+        self._tokens.accept(reservation)
+
     def _run_transaction(
-        self, db: SqliteConnection, group: RequestGroup[WriteContext]
+        self, db: SqliteConnection, group: RequestGroup[WriteContext], now: int
     ) -> tuple[list[RequestResult], WriteContext]:
         units = [group] if len(group) == 1 else _group_by_kind(group)
         db.run("BEGIN IMMEDIATE")
         try:
-            write = WriteContext(db, self._clock.now_us())
+            write = WriteContext(db, now, self._tokens.lowest(now))
             results: list[RequestResult] = []
             for unit in units:
                 results += self._run_unit(write, unit, savepoint=len(units) > 1)
@@ -250,7 +271,7 @@ class WriteHandler(GroupHandler[WriteContext]):
             size = os.stat(self._wal_path).st_size
         except FileNotFoundError:
             return
-        if size < CHECKPOINT_BYTES + self._checkpoint_resolve_backofftes:
+        if size < CHECKPOINT_BYTES + self._checkpoint_delay_bytes:
             return
         if self.identity is not None and self.identity.is_lost:
             return  # the database is another by now, or belongs to another log
@@ -258,7 +279,7 @@ class WriteHandler(GroupHandler[WriteContext]):
             busy = db.checkpoint()
         except sqlite3.Error:
             busy = True
-        self._checkpoint_resolve_backofftes = size - CHECKPOINT_BYTES + CHECKPOINT_BYTES // 4 if busy else 0
+        self._checkpoint_delay_bytes = size - CHECKPOINT_BYTES + CHECKPOINT_BYTES // 4 if busy else 0
 
 
 def _group_by_kind(group: RequestGroup[WriteContext]) -> list[RequestGroup[WriteContext]]:

@@ -40,7 +40,7 @@ SELECT json_group_array(seq)
 UPDATE drumbeat_job
    SET state = 'running',
        instance = :instance,
-       token = CASE WHEN typeof(token) = 'integer' AND token < 1e18 THEN max(token + 1, :now) ELSE :now END,
+       token = CASE WHEN typeof(token) = 'integer' AND token < 1e18 THEN max(token + 1, :lowest_token) ELSE :lowest_token END,
        claimed_at = :now
  WHERE seq IN (SELECT value FROM json_each(:picked));
 

@@ -8,7 +8,7 @@ SELECT boot
 -- name: upsert_lock
 -- Returns the number of the next ticket.
 INSERT INTO drumbeat_lock (name, "limit", per, last_number, boot, used_at)
-VALUES (:lock, :limit, :per, :wall, :boot, :hour)
+VALUES (:lock, :limit, :per, :lowest_token, :boot, :hour)
     ON CONFLICT (name) DO UPDATE
    SET "limit" = excluded."limit",
        per = excluded.per,
@@ -26,9 +26,9 @@ DELETE FROM drumbeat_ticket
  WHERE lock IN (SELECT value FROM json_each(:locks));
 
 -- name: rebase_grants
--- Convert grants from before a reboot to the current boot time.
+-- Convert grants from before a reboot to boot time: they were before its beginning, also if the clock is behind.
 UPDATE drumbeat_lock_grant
-   SET at = granted_at - :wall + :now
+   SET at = min(granted_at - :wall + :now, 0)
  WHERE lock = :lock;
 
 -- name: delete_expired
@@ -57,7 +57,7 @@ DELETE FROM drumbeat_ticket
 UPDATE drumbeat_lock
    SET "limit" = CASE WHEN typeof("limit") = 'integer' THEN "limit" ELSE 1 END,
        per = CASE WHEN typeof(per) = 'integer' THEN per END,
-       last_number = CASE WHEN typeof(last_number) = 'integer' AND last_number < 1e18 THEN last_number ELSE :wall END,
+       last_number = CASE WHEN typeof(last_number) = 'integer' AND last_number < 1e18 THEN last_number ELSE :lowest_token END,
        boot = CASE WHEN typeof(boot) = 'text' THEN boot ELSE '' END,
        used_at = CASE WHEN typeof(used_at) = 'integer' THEN used_at ELSE :wall END,
        released_tickets = CASE WHEN typeof(released_tickets) = 'text' THEN released_tickets ELSE '' END,

@@ -16,6 +16,11 @@ SELECT value
   FROM drumbeat_meta
  WHERE name = 'oldest_code';
 
+-- name: get_meta
+SELECT value
+  FROM drumbeat_meta
+ WHERE name = :name;
+
 -- name: set_meta
 INSERT INTO drumbeat_meta (name, value)
 VALUES (:name, :value)
