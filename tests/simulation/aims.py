@@ -10,6 +10,7 @@ returns      unique jobs go back to their queue, and others of their key come
 failovers    a leader among steady nodes is killed or asked to stop, and a schedule goes on
 holders      a process dies while it holds a lock, or stands in the queue of one
 endings      a worker with running jobs is asked to stop, and more jobs come
+reboots      the power is cut while locks are held, and the clock is behind afterwards
 """
 
 import random
@@ -27,6 +28,8 @@ def aim(plan: Plan, dice: random.Random) -> Plan:
     """Half of the plans stay as they are."""
     if plan.seed % 8 == 7:  # what other seeds have shown stays
         chosen = dice.choice(LATER_AIMS)
+    elif plan.seed % 16 == 3:
+        chosen = aim_at_reboots
     elif dice.random() < 0.5:
         return plan
     else:
@@ -164,6 +167,15 @@ def aim_at_endings(plan: Plan, dice: random.Random) -> Plan:
     kept = tuple(faults[: dice.choice((1, 2))])
     jobs += [PlannedJob(at=dice.uniform(0.0, at), kind="quick") for _ in range(2)]
     return replace(plan, workers=2, concurrency=2, jobs=tuple(jobs), node_faults=(*_keep_below(plan, 2), *kept))
+
+
+def aim_at_reboots(plan: Plan, dice: random.Random) -> Plan:
+    jobs = tuple(PlannedJob(at=dice.uniform(0.0, 2.0), kind="locked", seconds=dice.uniform(1.0, 4.0)) for _ in range(5))
+    faults = (
+        NodeFault(at=dice.uniform(1.0, 5.0), kind="clock", node=0, seconds=-dice.uniform(5.0, 60.0)),
+        NodeFault(at=dice.uniform(2.0, 6.0), kind="power", node=0, seconds=dice.uniform(0.1, 2.0)),
+    )
+    return replace(plan, jobs=jobs, node_faults=plan.node_faults + faults)
 
 
 def _keep_below(plan: Plan, workers: int) -> tuple[NodeFault, ...]:
