@@ -215,6 +215,8 @@ class SimulatedRun:
 
     async def _disturb(self, fault: NodeFault) -> None:
         await self.clock.sleep(fault.at)
+        if fault.kind == "power" and not self._has_power:
+            return  # nothing is left to cut
         self.tell(f"fault {fault.kind} node{fault.node} {fault.seconds:.3f}")
         member = self._members[fault.node]
         end = fault.at + (0.0 if fault.kind == "clock" else fault.seconds)
