@@ -35,6 +35,8 @@ class FaultyStore(WrappedStore):
         """Nothing is taken, and what was under way is not answered."""
         self.first: tuple[int, StoreError] | None = None
         """So many of the first calls of each operation fail with this error, without an effect."""
+        self.late_requests: dict[str, Callable[[], Awaitable[object]]] = {}
+        """The next of these calls waits for this before it is made."""
         self.late_answers: dict[str, Callable[[], Awaitable[object]]] = {}
         """The next answer of these calls waits for this; calls after it are answered at once."""
         self.late_handoffs: list[Callable[[], None]] | None = None
@@ -54,6 +56,8 @@ class FaultyStore(WrappedStore):
                 raise self.first[1]
             if self.refuse(call, args):
                 raise StoreError("refused on purpose")
+            if (wait := self.late_requests.pop(call, None)) is not None:
+                await wait()
             answer = await real(*args, **kwargs)
             self.done_at[call] = SYSTEM.monotonic()
             if (wait := self.late_answers.pop(call, None)) is not None:

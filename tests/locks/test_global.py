@@ -331,6 +331,24 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
     await second.end()
 
 
+async def test_a_waiter_that_leaves_while_it_is_put_in_line_again_leaves_nothing_behind(app_url: str) -> None:
+    async with FaultyApp(app_url, lock_lease=60, lock_renew=0.2) as faulty:
+        first = Holder(faulty)
+        await first.holds()
+        second = Holder(faulty)
+        found = await waits(faulty, 1)
+        keeper, gate = faulty.keeper_store, threading.Event()
+        keeper.late_requests["locks.acquire"] = lambda: until(gate.is_set)
+        await faulty.locks.release("x", found.waiters[0].id, reason="for this test")
+        await until(lambda: keeper.calls["locks.acquire"], what="the request, which is on its way for long")
+        second.task.cancel()
+        await until(lambda: "locks.release" in keeper.done_at, what="its release, which overtakes it")
+        gate.set()
+        await until(lambda: "locks.acquire" in keeper.done_at, what="the ticket that nobody wants")
+        await waits(faulty, 0)
+        await first.end()
+
+
 # Lost answers.
 
 

@@ -193,8 +193,16 @@ class LeaseRenewer:
     async def _reacquire(self, store: Store, ticket: Ticket) -> None:
         """Put a waiter whose lease ended, in an outage or with its store, at the end of the queue again."""
         assert ticket.request is not None
-        asked_at = self._clock.monotonic()
-        status = await store.locks.acquire(ticket.request)
+        if not self._table.has(ticket):
+            return
+        asked_at, is_answered = self._clock.monotonic(), False
+        try:
+            status = await store.locks.acquire(ticket.request)
+            is_answered = True
+        finally:
+            if not self._table.has(ticket):  # abandoned meanwhile: its release may have come before this
+                self._table.queue_release(ticket, confirmed=is_answered)
+                self._release_alarm.wake()
         ticket.extend_trust(asked_at)
         self._table.apply_statuses([status], asked_at, renewed=False)
 

@@ -77,6 +77,11 @@ class TicketTable:
                     self._apply_status(ticket, status)
             return min(self._renew_at, ticket.check_at)
 
+    def has(self, ticket: Ticket) -> bool:
+        """False: somebody has removed it."""
+        with self.mutex:
+            return ticket.id in self._tickets
+
     def remove(self, ticket: Ticket) -> bool:
         """False if it had been removed before."""
         with self.mutex:
