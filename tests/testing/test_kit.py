@@ -264,3 +264,34 @@ async def test_a_def_handler_may_enqueue(drumbeat: type[Kit]) -> None:
         await first.enqueue()
         await kit.run_until_idle()
         assert await kit.result(second) == 7
+
+
+async def test_jobs_of_other_threads_are_run_also_in_the_same_instant(drumbeat: type[Kit]) -> None:
+    """The hint of a second store within 2 ms waits for time that does not pass: the kit must not wait for the hint."""
+    app = Drumbeat(name="threads")
+
+    @app.task
+    async def note(number: int) -> int:
+        return number
+
+    async with drumbeat(app) as kit:
+        for number in range(3):
+            job = await asyncio.to_thread(note.enqueue_sync, number)
+            await kit.run_until_idle()
+            assert await kit.result(job.id) == number
+
+
+async def test_a_queue_that_rests_does_not_keep_the_kit_busy(drumbeat: type[Kit]) -> None:
+    app = Drumbeat(name="resting")
+
+    @app.task
+    async def note() -> None: ...
+
+    async with drumbeat(app) as kit:
+        await app.queues.pause("default", reason="for the test")
+        job = await note.enqueue()
+        await kit.run_until_idle()
+        assert (await kit.job(job)).state == "pending"
+        await app.queues.resume("default")
+        await kit.run_until_idle()
+        assert (await kit.job(job)).state == "succeeded"

@@ -118,6 +118,11 @@ class KitWorker:
         queues = await self._store.inspect.list_queues()
         return any(queue.ready and not queue.paused for queue in queues if queue.name in served)
 
+    def hint(self) -> None:
+        """Tell it that a job may be due."""
+        if self._worker is not None and self._worker.parts is not None:
+            self._worker.parts.fetcher.on_notification(0)
+
     def describe(self, jobs: set[JobId]) -> str:
         """Where the handlers of these jobs are."""
         runs = () if self._worker is None else tuple(self._worker.core.runs)
