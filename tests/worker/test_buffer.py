@@ -81,3 +81,18 @@ async def test_jobs_that_wait_for_the_lease_are_gone_when_it_was_lost() -> None:
         assert buffer.drain() == [job]
         buffer.close()
     assert taken.result() is None
+
+
+async def test_a_buffer_that_holds_its_jobs_gives_them_back_at_its_end() -> None:
+    buffer = JobBuffer(lambda: None)
+    jobs = [claimed(task=name) for name in "abc"]
+    buffer.put(jobs[:2])
+    assert await buffer.take() == jobs[0]
+    buffer.hold()
+    async with asyncio.TaskGroup() as group:
+        slot = group.create_task(buffer.take())
+        await until(lambda: buffer.idle_slots == 1)
+        buffer.put(jobs[2:])
+        await until(lambda: buffer.idle_slots == 1)
+        assert buffer.close() == jobs[1:]
+    assert slot.result() is None

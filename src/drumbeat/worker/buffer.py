@@ -21,6 +21,7 @@ class JobBuffer:
         self._jobs: deque[ClaimedJob] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._is_held = False
         self._is_low_signalled = False
 
     def __len__(self) -> int:
@@ -49,7 +50,7 @@ class JobBuffer:
 
     async def take(self) -> ClaimedJob | None:
         """The next job; None when the buffer is closed."""
-        while not self._jobs or not self._can_start():
+        while not self._jobs or self._is_held or not self._can_start():
             if self._closed:
                 return None
             woken = asyncio.get_running_loop().create_future()
@@ -67,6 +68,10 @@ class JobBuffer:
             self._is_low_signalled = True
             self._on_low()
         return job
+
+    def hold(self) -> None:
+        """Hand out no more jobs: `close` follows, and returns those that are left."""
+        self._is_held = True
 
     def take_more(self, task: str, limit: int) -> list[ClaimedJob]:
         """Up to `limit` further jobs of one task, oldest first, without crash suspects; the others keep their order."""

@@ -40,6 +40,8 @@ class WorkerParts:
         app, settings, clock = core.app, core.settings, core.clock
         wakeup = Wakeup(clock)
         self.buffer = JobBuffer(wakeup.set, core.lease.is_current)
+        # At once: until the drain begins, a slot could start hundreds of short jobs.
+        core.shutdown.on_stop.append(self.buffer.hold)
         recorder = StatsRecorder(core.store_now)
         self.reporter = OutcomeReporter(clock, core.events, recorder, wakeup.set)
         prefetch = Prefetch(settings.concurrency, max_jobs=4 * settings.batch)

@@ -57,7 +57,8 @@ def read_setting() -> dict[str, Any]:
     autoload = given.get("autoload")
     if autoload is not None and not (isinstance(autoload, str) and autoload.isidentifier()):
         raise ConfigError(
-            f"settings.{SETTING}[\"autoload\"] must be the name of a module such as 'tasks', or None, not {short_repr(autoload)}",
+            f"settings.{SETTING}[\"autoload\"] must be the name of a module such as 'tasks', or None, "
+            f"not {short_repr(autoload)}",
             "autoload",
         )
     own_app = given.get("app")
