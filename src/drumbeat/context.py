@@ -96,6 +96,7 @@ class RunningJob:
     _claimed: ClaimedJob
     _report_progress: Callable[[ClaimedJob, Any], None]
     _completer: Completer
+    _now_us: Callable[[], int]
     started_us: int
     completion: Completion | None = None
     aborted: AbortSignal = field(default_factory=AbortSignal)
@@ -122,6 +123,10 @@ class RunningJob:
     def scheduled_for(self) -> datetime:
         """The time this job was meant for, without delays and retries since."""
         return from_us(self._claimed.due_at)
+
+    def now(self) -> datetime:
+        """The time of day, UTC. In a test it is the time of the testing kit, which `datetime.now()` does not know."""
+        return from_us(self._now_us())
 
     def progress(self, value: Any) -> None:
         """Report the progress of this job: any JSON value; the last one is stored about once a second. Never blocks."""

@@ -149,7 +149,10 @@ class SchemaOutOfDate(StoreError):
 
     def __init__(self, *, found: int, known: int) -> None:
         if found < known:
-            reason = f"the store's schema is version {found}, this Drumbeat needs {known}: run `drumbeat migrate`"
+            reason = (
+                f"the store's schema is version {found}, this Drumbeat needs {known}: "
+                "run `drumbeat migrate`, in a Django project `manage.py migrate`"
+            )
         else:
             reason = (
                 f"the store's schema is version {found}, newer than this Drumbeat can use (it knows {known}): "

@@ -49,6 +49,10 @@ def described(monkeypatch: pytest.MonkeyPatch) -> Described:
         ({"URL": "x"}, "settings.DRUMBEAT has no key 'URL'; did you mean 'url'?"),
         ({"database": "other"}, "settings.DRUMBEAT[\"database\"] is 'other'; settings.DATABASES has default"),
         ({"url": "nope://x"}, "is not a store"),
+        (
+            {"database": "default", "autoload": ["tasks"]},
+            "settings.DRUMBEAT[\"autoload\"] must be the name of a module such as 'tasks', or None, not ['tasks']",
+        ),
         ({"url": "sqlite:///x.db", "poll": "soon"}, 'setting poll (settings.DRUMBEAT["poll"])'),
         (
             {"app": "shop:app", "poll": 1},

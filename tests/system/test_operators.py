@@ -160,6 +160,8 @@ async def test_a_worker_is_recycled_after_its_jobs_or_for_its_memory_and_nothing
         jobs = await app.enqueue_many([note.bind(number) for number in range(30)])
         alone = cluster.start("--max-jobs", "10", "--concurrency", "2")
         assert alone.wait(30) == EXIT_RECYCLE, cluster.logs()
+        begun = [record for record in await app.jobs.list(limit=100) if record.state is not JobState.PENDING]
+        assert [record.state for record in begun] == [JobState.SUCCEEDED] * 10
 
         supervisor = cluster.start("--processes", "2", "--max-memory", "200MB", "--drain", "5")
         assert [await job.result(timeout=60) for job in jobs].count(alone.pid) == 10
@@ -172,7 +174,7 @@ async def test_a_worker_is_recycled_after_its_jobs_or_for_its_memory_and_nothing
         assert supervisor.wait(30) == 0, cluster.logs()
         assert {(record.state, record.failures, record.crashes) for record in await app.jobs.list(limit=100)} == {
             (JobState.SUCCEEDED, 0, 0)
-        }
+        }, cluster.logs()
     assert "worker process died" not in cluster.logs()
 
 

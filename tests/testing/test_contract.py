@@ -38,3 +38,5 @@ def test_an_engine_that_does_not_is_told_which_rule_it_breaks() -> None:
 def test_an_engine_that_is_not_there_is_one_line() -> None:
     with pytest.raises(ConfigError, match="'nowhere:open_store' must be module:function"):
         run_contract("nowhere:open_store")
+    with pytest.raises(ConfigError, match=r"tests\.testing\.test_contract has no function 'nothing'$"):
+        run_contract("tests.testing.test_contract:nothing")

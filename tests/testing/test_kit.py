@@ -1,6 +1,7 @@
 """The testing kit, used as the tests of a program would use it."""
 
 import asyncio
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -264,3 +265,75 @@ async def test_a_def_handler_may_enqueue(drumbeat: type[Kit]) -> None:
         await first.enqueue()
         await kit.run_until_idle()
         assert await kit.result(second) == 7
+
+
+async def test_jobs_of_other_threads_are_run_also_in_the_same_instant(drumbeat: type[Kit]) -> None:
+    """The hint of a second store within 2 ms waits for time that does not pass: the kit must not wait for the hint."""
+    app = Drumbeat(name="threads")
+
+    @app.task
+    async def note(number: int) -> int:
+        return number
+
+    async with drumbeat(app) as kit:
+        for number in range(3):
+            job = await asyncio.to_thread(note.enqueue_sync, number)
+            await kit.run_until_idle()
+            assert await kit.result(job.id) == number
+
+
+async def test_a_queue_that_rests_does_not_keep_the_kit_busy(drumbeat: type[Kit]) -> None:
+    app = Drumbeat(name="resting")
+
+    @app.task
+    async def note() -> None: ...
+
+    async with drumbeat(app) as kit:
+        await app.queues.pause("default", reason="for the test")
+        job = await note.enqueue()
+        await kit.run_until_idle()
+        assert (await kit.job(job)).state == "pending"
+        await app.queues.resume("default")
+        await kit.run_until_idle()
+        assert (await kit.job(job)).state == "succeeded"
+
+
+async def test_handlers_see_the_time_of_the_kit(drumbeat: type[Kit]) -> None:
+    app = Drumbeat(name="times")
+
+    @app.task
+    async def note() -> datetime:
+        return current_job().now()
+
+    async with drumbeat(app, at="2026-03-01T08:00Z") as kit:
+        await note.using(delay="1d").enqueue()
+        await kit.advance("2d")
+        assert await kit.perform(note.bind()) == kit.now() == datetime(2026, 3, 3, 8, tzinfo=UTC)
+        told = await kit.result(note)
+        assert timedelta(0) <= told - datetime(2026, 3, 2, 8, tzinfo=UTC) < timedelta(seconds=1)
+
+
+async def test_a_handler_that_hangs_is_timed_out_by_advance(drumbeat: type[Kit]) -> None:
+    app = Drumbeat(name="hanging")
+
+    @app.task(timeout="1h", retries=0)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async with drumbeat(app, patience=0.05) as kit:
+        job = await hang.enqueue()
+        with pytest.raises(AssertionError, match=r"has not ended: hang .*test_kit.py:\d+$"):
+            await kit.advance("59m")
+        await kit.advance("61m")
+        record = await kit.job(job)
+        assert (record.state, record.error and record.error.message) == ("dead", "timed out after 1h")
+
+
+async def test_a_test_that_fails_adds_no_warnings_of_its_own(
+    drumbeat: type[Kit], caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop()
+    with pytest.raises(ZeroDivisionError):
+        async with drumbeat(shop.app):
+            raise ZeroDivisionError
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -317,6 +317,10 @@ def test_words_of_other_libraries_are_answered_with_ours(app: Drumbeat) -> None:
         charge.using(countdown=5)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="a task has no option 'max_retries'; here that is retries="):
         app.task(max_retries=5)(charge.function)  # type: ignore[call-overload]
+    with pytest.raises(InvalidArguments, match="no option 'ttl'; here that is expires="):
+        charge.using(ttl=5)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"a task has no option 'bind'; here that is current_job\(\) in the handler"):
+        app.task(bind=True)(charge.function)  # type: ignore[call-overload]
 
 
 async def test_enqueue_sync_on_a_loops_thread_says_what_to_use(app: Drumbeat) -> None:

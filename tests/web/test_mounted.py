@@ -6,15 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from litestar import Litestar, asgi
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from drumbeat import Drumbeat
 from drumbeat.errors import ConfigError
+from drumbeat.web import Dashboard
 from drumbeat.web.server import listen
 from tests.cli.command import build_environment
 from tests.conftest import fresh_url
@@ -29,25 +33,38 @@ PREFIX = "/admin/jobs"
 ROOT = Path(__file__).parents[2]
 
 
-def mounted(app: Drumbeat) -> httpx.AsyncClient:
-    program = Starlette(routes=[Mount(PREFIX, app.dashboard(access="open"))])
+def in_starlette(board: Dashboard) -> Any:
+    return Starlette(routes=[Mount(PREFIX, board)])
+
+
+def in_litestar(board: Dashboard) -> Any:
+    """It cuts the prefix off the path, puts a slash to its end, and sets no root_path."""
+    return Litestar([asgi(PREFIX, is_mount=True, copy_scope=True)(board)])
+
+
+EACH_FRAMEWORK = pytest.mark.parametrize("framework", [in_starlette, in_litestar])
+
+
+def mounted(app: Drumbeat, framework: Callable[[Dashboard], Any] = in_starlette) -> httpx.AsyncClient:
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(program, client=("127.0.0.1", 1)),
+        transport=httpx.ASGITransport(framework(app.dashboard(access="open")), client=("127.0.0.1", 1)),
         base_url="http://127.0.0.1:8000",
         headers=SAME_ORIGIN,
     )
 
 
-async def test_under_a_path_everything_is_found_there(app: Drumbeat) -> None:
-    async with mounted(app) as browser:
+@EACH_FRAMEWORK
+async def test_under_a_path_everything_is_found_there(app: Drumbeat, framework: Callable[[Dashboard], Any]) -> None:
+    async with mounted(app, framework) as browser:
         assert (await browser.get(f"{PREFIX}/api/v1/queues")).json()["items"][0]["name"] == "mail"
         assert (await browser.post(f"{PREFIX}/api/v1/queues/mail/pause", json={})).status_code == 200
         document = (await browser.get(f"{PREFIX}/api/v1/openapi.json")).json()
         assert document["servers"] == [{"url": PREFIX}]
 
 
-async def test_every_address_in_a_page_is_under_that_path(app: Drumbeat) -> None:
-    async with mounted(app) as browser:
+@EACH_FRAMEWORK
+async def test_every_address_in_a_page_is_under_that_path(app: Drumbeat, framework: Callable[[Dashboard], Any]) -> None:
+    async with mounted(app, framework) as browser:
         for path in ("/", "/queues"):
             page = await browser.get(PREFIX + path, headers=HTML)
             assert page.status_code == 200

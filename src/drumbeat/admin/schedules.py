@@ -88,7 +88,7 @@ class Schedules(AdminPart):
                 break
             if not replace:
                 raise InvalidArguments(
-                    f"there is a schedule {made.name!r} already: change it, replace it (replace=True), "
+                    f"there is a schedule {made.name!r} already: change it, replace it (replace=True, --replace), "
                     "or give another name",
                     "name",
                 )

@@ -53,9 +53,11 @@ def run_contract(store: str, *words: str) -> int:
     Raises:
         ConfigError: there is no such function, or a package is missing.
     """
-    module, colon, _ = store.partition(":")
+    module, colon, function = store.partition(":")
     if not colon or importlib.util.find_spec(module) is None:
         raise ConfigError(f"{store!r} must be module:function, of a module that can be imported from {os.getcwd()}")
+    if not callable(getattr(importlib.import_module(module), function, None)):
+        raise ConfigError(f"{module} has no function {function!r}")
     if missing := [package for name, package in NEEDS.items() if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"the contract needs packages: pip install {' '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="drumbeat-contract-") as name:

@@ -29,8 +29,10 @@ class StoreGate:
         if self.outages:
             raise StoreUnavailable("an outage of the kit")
 
-    def _guard(self, _: str, real: StoreCall) -> StoreCall:
+    def _guard(self, name: str, real: StoreCall) -> StoreCall:
         async def call(*args: Any, **kwargs: Any) -> Any:
+            if name == "instances.deregister" and WORKER_NUMBER.get() in self.crashed:
+                return None  # who is dead says no goodbye, and does not log that it could not
             self.check()
             return await real(*args, **kwargs)
 

@@ -72,6 +72,8 @@ class Kit(EnqueuedJobs):
         self._gate = StoreGate()
         self._runs: Counter[str] = Counter()
         self._failures: list[AttemptFailed] = []
+        self._hanging: set[JobId] = set()
+        """Jobs whose handlers wait for something that does not come: they end when time has passed to their time-outs."""
         self._exit = ExitStack()
         self._sync: SyncKit | None = None
 
@@ -192,24 +194,26 @@ class Kit(EnqueuedJobs):
 
         Raises:
             InvalidArguments: `by` is negative, or no duration.
+            AssertionError: a handler waits for something that does not come, and does not time out within this time.
         """
         end = self.clock.passed_us + microseconds(by, name="advance", error=InvalidArguments)
-        await self._settle()
+        await self._settle(until=end)
         while True:
             due = await self._next_event()
             if due is None or due > end:
                 break
             self.clock.move_to(due)
-            await self._settle()
+            await self._settle(until=end)
         self.clock.move_to(end)  # the worker's own upkeep is done now, once
-        await self._settle()
+        await self._settle(until=end)
         self._check_failures()
 
     async def _next_event(self) -> int | None:
         """The next time at which something may happen, as `passed_us`."""
-        if self._held_locks or not self._gate.is_open or self._worker.running_jobs():
+        if self._held_locks or not self._gate.is_open or self._worker.running_jobs() - self._hanging:
             return self.clock.next_timer(upkeep=True)
         candidates = [self.clock.next_timer(upkeep=False), await self._next_fire(), self._worker.next_due()]
+        candidates += self._worker.timeouts(self._hanging)
         known = [max(each, self.clock.passed_us + 1) for each in candidates if each is not None]
         return min(known, default=None)
 
@@ -231,31 +235,44 @@ class Kit(EnqueuedJobs):
 
     # Settling: everything that is due by now has been done.
 
-    async def _settle(self, max_jobs: int = MAX_JOBS) -> None:
+    async def _settle(self, max_jobs: int = MAX_JOBS, until: int = 0) -> None:
+        """`until`: how far time is about to move, as `passed_us`; handlers that hang may be timed out by then."""
         allowed = self._runs.total() + max_jobs
         steps = runs = 0
+        was_hinted = False
         while True:
-            await self._wait_for_handlers(allowed, max_jobs)
+            await self._wait_for_handlers(allowed, max_jobs, until)
             self._worker.check()
             if not self._gate.is_open or not await self._worker.has_work():
                 return
+            if self._runs.total() != runs:
+                steps, runs, was_hinted = 0, self._runs.total(), False
             # A claim may wait for a fraction of a millisecond, which must pass for it.
+            steps += 1
             due = self.clock.next_timer(upkeep=True)
-            steps, runs = (1 if self._runs.total() != runs else steps + 1), self._runs.total()
-            if due is None or due - self.clock.passed_us > CLAIM_STEP_US * steps:
+            if due is not None and due - self.clock.passed_us <= CLAIM_STEP_US * steps:
+                if steps > MAX_STEPS_TO_CLAIM:
+                    raise AssertionError(
+                        "jobs are due, and the worker neither claims them nor waits: please report this"
+                    )
+                self.clock.move_to(due)
+            elif was_hinted:
                 return  # nobody claims it now, as in a queue that rests
-            if steps > MAX_STEPS_TO_CLAIM:
-                raise AssertionError("jobs are due, and the worker neither claims them nor waits: please report this")
-            self.clock.move_to(due)
+            else:
+                # The hint of another loop's store, as that of `enqueue_sync`, may wait for time that does not pass.
+                self._worker.hint()
+                was_hinted = True
 
-    async def _wait_for_handlers(self, allowed_runs: int, max_jobs: int) -> None:
+    async def _wait_for_handlers(self, allowed_runs: int, max_jobs: int, until: int) -> None:
         """Until nothing is ready on the loop, and no handler waits for anything but virtual time."""
         deadline = SYSTEM.monotonic() + self._patience
         while True:
             await run_ready()
             if self._runs.total() > allowed_runs:
                 raise AssertionError(f"more than {max_jobs} jobs have run: do they enqueue each other for ever?")
-            busy = self._worker.running_jobs() - self.clock.sleeping_jobs()
+            running = self._worker.running_jobs()
+            self._hanging &= running
+            busy = running - self.clock.sleeping_jobs() - self._hanging
             if not busy and is_quiet():
                 return
             near = self.clock.next_timer(upkeep=True)
@@ -263,6 +280,9 @@ class Kit(EnqueuedJobs):
                 self.clock.move_to(near)
                 continue
             if busy and SYSTEM.monotonic() > deadline:
+                if all(due is not None and due <= until for due in self._worker.timeouts(busy)):
+                    self._hanging |= busy
+                    continue
                 raise AssertionError(
                     f"a handler has waited for {self._patience:g} real seconds and has not ended:"
                     f" {self._worker.describe(busy)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sysconfig
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +20,7 @@ from drumbeat.worker import Worker
 
 STOP_PATIENCE = 5.0
 REAL_WAIT = 0.001
+LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
 class KitWorker:
@@ -99,6 +101,12 @@ class KitWorker:
     def running_jobs(self) -> set[JobId]:
         return set() if self._worker is None else {job.id for run in self._worker.core.runs for job in run.jobs}
 
+    def timeouts(self, jobs: set[JobId]) -> list[int | None]:
+        """When each of these handlers is timed out, in microseconds of its clock; None: never."""
+        runs = () if self._worker is None else tuple(self._worker.core.runs)
+        deadlines = [run.deadline for run in runs if run.jobs[0].id in jobs]
+        return [None if deadline is None else round(deadline * 1_000_000) for deadline in deadlines]
+
     def next_due(self) -> int | None:
         """When the next job is due that the worker knows of, in microseconds of its clock."""
         parts = None if self._worker is None else self._worker.parts
@@ -118,6 +126,11 @@ class KitWorker:
         queues = await self._store.inspect.list_queues()
         return any(queue.ready and not queue.paused for queue in queues if queue.name in served)
 
+    def hint(self) -> None:
+        """Tell it that a job may be due."""
+        if self._worker is not None and self._worker.parts is not None:
+            self._worker.parts.fetcher.on_notification(0)
+
     def describe(self, jobs: set[JobId]) -> str:
         """Where the handlers of these jobs are."""
         runs = () if self._worker is None else tuple(self._worker.core.runs)
@@ -127,11 +140,13 @@ class KitWorker:
 
 def _where(slot: asyncio.Task[Any]) -> str:
     """The line of the program that a handler waits in; of one in a thread, that of ours that waits for it."""
-    place = "an unknown place"
+    places: list[str] = []
     waiting: Any = slot.get_coro()
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        place, waiting = f"{frame.f_code.co_filename}:{frame.f_lineno}", waiting.cr_await
-    return place
+        places.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        waiting = waiting.cr_await
+    of_program = [place for place in places if not place.startswith(LIBRARIES)]
+    return (of_program or places or ["an unknown place"])[-1]
 
 
 async def _ignore(work: Any) -> None:

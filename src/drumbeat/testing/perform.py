@@ -22,9 +22,8 @@ async def perform(internals: AppInternals, job: NewJob) -> Any:
     if task.options.batch is not None:
         raise InvalidArguments(f"task {task.name!r} takes batches: enqueue its jobs and run_until_idle()", "job")
     args, kwargs = task.signature.decode(job.args)
-    running = RunningJob(
-        _claim(job, internals.clock.now_us()), _check_progress, _NoCompleter(), internals.clock.now_us()
-    )
+    now_us = internals.clock.now_us
+    running = RunningJob(_claim(job, now_us()), _check_progress, _NoCompleter(), now_us, now_us())
     function = surround(task, internals.registry.arounds)
     # In a context of its own, as in a worker: the test must not see what the handler sets.
     context = contextvars.copy_context()

@@ -81,7 +81,7 @@ class Dashboard:
     async def _respond(self, endpoint: _PathEndpoint | None, scope: Scope, receive: Receive) -> Response:
         headers = parsing.merge_headers(scope)
         root, path = parsing.split_root_path(scope)
-        request = DashboardRequest(scope, receive, self.state, root_path=root, route_path=path)
+        request = DashboardRequest(scope, receive, self.state, root_path=parsing.quote_root(root), route_path=path)
         try:
             self.state.access_control.check_host(scope, headers)
             if endpoint is None:
@@ -169,7 +169,7 @@ def _build_router(dashboard: Dashboard, rows: Sequence[Route]) -> Router:
 
 def _normalize_root(scope: Scope) -> Scope:
     """A copy for Starlette, which strips no root that ends with a slash and matches no empty path."""
-    root, path = str(scope.get("root_path", "")).rstrip("/"), parsing.split_root_path(scope)[1]
+    root, path = parsing.split_root_path(scope)
     return {**scope, "root_path": root, "path": root + path, "drumbeat.outer_scope": scope}
 
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, unquote
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -22,12 +22,28 @@ MAX_BODY_OVERHEAD_BYTES = 64 * 1024
 
 
 def split_root_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """The quoted prefix of all our paths, and the path after it."""
+    """The prefix of all our paths, and the path after it."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
-    if root and (path == root or path.startswith(root + "/")):
+    if not root:
+        return _split_cut_path(path, scope.get("raw_path") or b"")
+    if path == root or path.startswith(root + "/"):
         path = path[len(root) :]
-    # Quoted: a part of the prefix may be chosen by the caller, and it is used in headers.
-    return quote(root, safe="/:@!$&'()*+,;=~"), path or "/"
+    return root, path or "/"
+
+
+def _split_cut_path(path: str, raw_path: bytes) -> tuple[str, str]:
+    """The same where whoever has mounted us cuts the prefix off, adds a slash to the end, and sets no root_path (Litestar): the
+    path as it was requested still has the prefix."""
+    requested = unquote(raw_path.partition(b"?")[0].decode("latin-1"))
+    rest = path.rstrip("/")
+    if requested == path or not requested.rstrip("/").endswith(rest):
+        return "", path or "/"
+    return requested.rstrip("/").removesuffix(rest), rest or "/"
+
+
+def quote_root(root: str) -> str:
+    """A part of the prefix may be chosen by the caller, and it is used in headers."""
+    return quote(root, safe="/:@!$&'()*+,;=~")
 
 
 def merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from drumbeat import appref, logs, tracing
+from drumbeat.clock import SYSTEM
 from drumbeat.codec import encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome
@@ -110,7 +111,9 @@ class WorkerLink:
                     assert self.completer is not None
                     self.instance = request.instance
                     # Made here, so that an abort that follows at once cannot miss it.
-                    running = RunningJob(request.job, self.progress.put, self.completer, request.started_us)
+                    running = RunningJob(
+                        request.job, self.progress.put, self.completer, SYSTEM.now_us, request.started_us
+                    )
                     self.loop.call_soon_threadsafe(self.inbox.put_nowait, (request, running))
                 case child_protocol.AbortJob(reason=reason):
                     if running is not None:

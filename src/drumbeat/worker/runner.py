@@ -99,7 +99,7 @@ class JobRunner:
             await self.run(slot, me, [job])
             return
         started = self._store_now()
-        running = RunningJob(job, self._reporter.put_progress, self._completer, started)
+        running = RunningJob(job, self._reporter.put_progress, self._completer, self._clock.now_us, started)
         run = HandlerRun([job], spec.name, running, me, started, False)
         self._runs.add(run)
         self._journal.record_start(slot, run.jobs)
@@ -191,7 +191,7 @@ class JobRunner:
         self, slot: int, me: "asyncio.Task[Any]", spec: TaskSpec, jobs: list[ClaimedJob], arguments: list[Arguments]
     ) -> None:
         started = self._store_now()
-        running = RunningJob(jobs[0], self._reporter.put_progress, self._completer, started)
+        running = RunningJob(jobs[0], self._reporter.put_progress, self._completer, self._clock.now_us, started)
         # A job that runs no user code is not to blame for a crash, and is not worth a child process.
         is_suspect = bool(jobs[0].crashes) and spec.runs_own_code
         child_runner = self._child_runner if spec.pool == "process" or is_suspect else None

@@ -89,5 +89,5 @@ async def test_a_schema_beyond_this_code_is_refused_and_one_that_still_fits_is_u
 
 async def test_an_older_schema_is_refused_with_the_command_that_helps(server: PostgresServer, url: str) -> None:
     await server.execute("UPDATE drumbeat.meta SET value = 0 WHERE name = 'version'", database=url.rpartition("/")[2])
-    with pytest.raises(SchemaOutOfDate, match="run `drumbeat migrate`"):
+    with pytest.raises(SchemaOutOfDate, match=r"run `drumbeat migrate`, in a Django project `manage\.py migrate`$"):
         await PostgresStore.open(address_of(url))

@@ -124,6 +124,28 @@ async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page
         await expect(box).to_have_attribute("data-more", "left")
 
 
+COVERED = """() => [...document.querySelectorAll("tr:has(> .act-cell)")].flatMap((row) => {
+  const act = row.querySelector(".act-cell"), edge = act.getBoundingClientRect().left;
+  const name = row.querySelector("th .name");
+  const fades = getComputedStyle(act, "::before").backgroundImage.includes("gradient");
+  return [...(name && name.getBoundingClientRect().right > edge ? [name.textContent] : []), ...(fades ? [] : ["no fade"])];
+})"""
+
+
+async def test_buttons_that_stay_in_sight_on_a_phone_hide_no_name_and_cut_no_number(
+    open_page: OpenPage, app: Drumbeat
+) -> None:
+    """A 19 of which only the 1 is seen is a wrong number: what lies under the edge of the buttons fades."""
+    await app.schedules.create("send_mail", name="nightly_report_of_all_customers", every="1h", args={"to": "ada"})
+    await dead_letters(app, 1)
+    async with serve_dashboard(app.dashboard(access="open")) as (address, _):
+        page = await open_page(address, dark=True, phone=True)
+        for place in ("/schedules", "/dead"):
+            await page.goto(place)
+            await expect(page.locator(".table-box[data-more~=right]").first).to_be_visible()
+            assert await page.evaluate(COVERED) == []
+
+
 async def test_a_phone_has_a_menu_that_leads_to_every_page(open_page: OpenPage, address: str) -> None:
     page = await open_page(address, phone=True)
     await page.goto("/")

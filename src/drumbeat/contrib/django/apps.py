@@ -73,7 +73,7 @@ def load_tasks() -> None:
     if not (module := read_setting().get("autoload", DEFAULT_AUTOLOAD)):
         return
     for config in apps.get_app_configs():
-        if module_has_submodule(config.module, str(module)):
+        if module_has_submodule(config.module, module):
             appref.import_installed(f"{config.name}.{module}")
 
 

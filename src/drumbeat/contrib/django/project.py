@@ -54,6 +54,13 @@ def read_setting() -> dict[str, Any]:
             near = get_close_matches(key.lower(), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"settings.{SETTING} has no key {key!r}{hint}", key)
+    autoload = given.get("autoload")
+    if autoload is not None and not (isinstance(autoload, str) and autoload.isidentifier()):
+        raise ConfigError(
+            f"settings.{SETTING}[\"autoload\"] must be the name of a module such as 'tasks', or None, "
+            f"not {short_repr(autoload)}",
+            "autoload",
+        )
     own_app = given.get("app")
     if own_app is not None and (other := [key for key in given if key not in ("app", "autoload")]):
         raise ConfigError(

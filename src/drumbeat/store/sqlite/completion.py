@@ -81,9 +81,9 @@ class SqliteCompletionWriter:
         """
         before = write.db.total_changes
         deleted = write.db.run(statement, parameters)
-        if write.db.total_changes - before > deleted:
-            write.db.run(self._sql.advance_intervals, {"now": write.now})
-            write.notify(write.now)
+        changed = write.db.total_changes - before - deleted
+        if changed and (write.db.run(self._sql.advance_intervals, {"now": write.now}) or changed > 1):
+            write.notify(write.now)  # not where one schedule alone has changed: then no successor was started
 
     def _write_finished(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
         """Write what ended without a result or a dead letter."""

@@ -230,8 +230,11 @@ class DatabaseThread(Generic[C]):
 def deliver(path: Path, results: Sequence[RequestResult]) -> None:
     """Hand results to their callers, who all wait on one loop. May be called on any thread."""
     if results:
+        loop = results[0][0].get_loop()
+        # A loop that runs this needs no wake-up.
+        call = loop.call_soon if loop is asyncio._get_running_loop() else loop.call_soon_threadsafe
         try:
-            results[0][0].get_loop().call_soon_threadsafe(_set_results, path, results)
+            call(_set_results, path, results)
         except RuntimeError:
             pass  # the loop is closed, so no caller waits any more
 

@@ -24,6 +24,7 @@ CREATE TABLE drumbeat.job (
     token            bigint NOT NULL DEFAULT 0,
     claimed_at       bigint,
     timeout          bigint,
+    expires_at       bigint,
     blocked_since    bigint,
     failures         integer NOT NULL DEFAULT 0,
     crashes          integer NOT NULL DEFAULT 0,
@@ -44,6 +45,7 @@ CREATE TABLE drumbeat.job (
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
     trace            text COLLATE "C",
+    parent           text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     error            text,
@@ -81,6 +83,12 @@ CREATE INDEX job_running_beside_live
 -- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
 CREATE INDEX job_retrying
     ON drumbeat.job (run_at, id) WHERE failures + crashes > 0;
+-- Jobs that expire if they have not started by then; without the state, for the same reason.
+CREATE INDEX job_expiring
+    ON drumbeat.job (expires_at) WHERE expires_at IS NOT NULL AND failures + crashes + replays = 0;
+-- Which job enqueued which. Only jobs with a parent are in the indexes of these three tables: others cost nothing more.
+CREATE INDEX job_by_parent
+    ON drumbeat.job (parent, id) WHERE parent IS NOT NULL;
 
 -- Jobs that have ended: succeeded, cancelled, and discarded dead letters. One partition for each day (UTC) of finished_at,
 -- created ahead by every instance; old ones are detached and dropped.
@@ -93,6 +101,7 @@ CREATE TABLE drumbeat.history (
     finished_at      bigint NOT NULL,
     token            bigint NOT NULL,
     timeout          bigint,
+    expires_at       bigint,
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
     crash_limit      integer NOT NULL,
@@ -112,6 +121,7 @@ CREATE TABLE drumbeat.history (
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
     trace            text COLLATE "C",
+    parent           text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     result           text,
@@ -126,6 +136,8 @@ CREATE INDEX history_by_key
     ON drumbeat.history (key, id) WHERE key IS NOT NULL;
 CREATE INDEX history_not_succeeded
     ON drumbeat.history (state, task, id) WHERE state <> 'succeeded';
+CREATE INDEX history_by_parent
+    ON drumbeat.history (parent, id) WHERE parent IS NOT NULL;
 
 -- Dead letters, until a person replays or discards them. The columns are those of history.
 CREATE TABLE drumbeat.dead (
@@ -134,6 +146,8 @@ CREATE TABLE drumbeat.dead (
 );
 CREATE INDEX dead_by_task
     ON drumbeat.dead (task, id);
+CREATE INDEX dead_by_parent
+    ON drumbeat.dead (parent, id) WHERE parent IS NOT NULL;
 
 -- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat.attempt (

@@ -14,6 +14,8 @@ CREATE TABLE drumbeat.schedule (
     timeout        bigint,
     crash_limit    integer NOT NULL,
     on_dead        text COLLATE "C",
+    -- How long after its fire time a job expires.
+    expires        bigint,
     catch_up       text COLLATE "C" NOT NULL,
     catch_up_limit integer NOT NULL,
     max_late       bigint,

@@ -32,6 +32,7 @@ CREATE TABLE drumbeat_job (
     on_dead          TEXT,
     tenant           TEXT NOT NULL DEFAULT '',
     trace            TEXT,
+    parent           TEXT,
     state            TEXT NOT NULL DEFAULT 'pending',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
@@ -47,6 +48,7 @@ CREATE TABLE drumbeat_job (
     error            TEXT,
     replays          INTEGER NOT NULL DEFAULT 0,
     schedule         TEXT,
+    expires_at       INTEGER,
     blocked_since    INTEGER,
     seq              INTEGER PRIMARY KEY
 );
@@ -70,6 +72,12 @@ CREATE UNIQUE INDEX drumbeat_job_one_pending_per_key
 -- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
 CREATE INDEX drumbeat_job_retrying
     ON drumbeat_job (run_at, id) WHERE failures + crashes > 0;
+-- Jobs that expire if they have not started by then; without the state, for the same reason.
+CREATE INDEX drumbeat_job_expiring
+    ON drumbeat_job (expires_at) WHERE expires_at IS NOT NULL AND failures + crashes + replays = 0;
+-- Which job enqueued which. Only jobs with a parent are in the indexes of these three tables: others cost nothing more.
+CREATE INDEX drumbeat_job_by_parent
+    ON drumbeat_job (parent, id) WHERE parent IS NOT NULL;
 
 -- Jobs that have ended: succeeded, cancelled, and discarded dead letters. Rows are in the order of their end.
 -- No column is NOT NULL: rows are copied from tables that check it, and each check would be repeated for every job.
@@ -88,6 +96,7 @@ CREATE TABLE drumbeat_history (
     on_dead          TEXT,
     tenant           TEXT,
     trace            TEXT,
+    parent           TEXT,
     state            TEXT,
     created_at       INTEGER,
     due_at           INTEGER,
@@ -105,6 +114,7 @@ CREATE TABLE drumbeat_history (
     error            TEXT,
     replays          INTEGER,
     schedule         TEXT,
+    expires_at       INTEGER,
     outcome          TEXT,
     seq              INTEGER PRIMARY KEY
 );
@@ -116,6 +126,8 @@ CREATE INDEX drumbeat_history_by_key
     ON drumbeat_history (key, id) WHERE key IS NOT NULL;
 CREATE INDEX drumbeat_history_not_succeeded
     ON drumbeat_history (state, task, id) WHERE state <> 'succeeded';
+CREATE INDEX drumbeat_history_by_parent
+    ON drumbeat_history (parent, id) WHERE parent IS NOT NULL;
 
 -- Dead letters, until a person replays or discards them.
 CREATE TABLE drumbeat_dead (
@@ -133,6 +145,7 @@ CREATE TABLE drumbeat_dead (
     on_dead          TEXT,
     tenant           TEXT NOT NULL,
     trace            TEXT,
+    parent           TEXT,
     state            TEXT NOT NULL DEFAULT 'dead',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
@@ -150,10 +163,13 @@ CREATE TABLE drumbeat_dead (
     error            TEXT,
     replays          INTEGER NOT NULL,
     schedule         TEXT,
+    expires_at       INTEGER,
     outcome          TEXT
 ) WITHOUT ROWID;
 CREATE INDEX drumbeat_dead_by_task
     ON drumbeat_dead (task, id);
+CREATE INDEX drumbeat_dead_by_parent
+    ON drumbeat_dead (parent, id) WHERE parent IS NOT NULL;
 
 -- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat_attempt (

@@ -14,6 +14,8 @@ CREATE TABLE drumbeat_schedule (
     timeout        INTEGER,
     crash_limit    INTEGER NOT NULL,
     on_dead        TEXT,
+    -- How long after its fire time a job expires.
+    expires        INTEGER,
     catch_up       TEXT NOT NULL,
     catch_up_limit INTEGER NOT NULL,
     max_late       INTEGER,
