@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from drumbeat.core.claim import WriteStatus
 from drumbeat.core.follow_up import DeadLetterPayload
 from drumbeat.core.instance import DeadInstanceReport, InstanceState, Peer, Role
 from drumbeat.core.job import JobState, OutcomeKind
@@ -230,12 +229,3 @@ async def test_instances_that_ended_before_a_moment_are_forgotten(store: Store) 
     assert await store.instances.prune(now - HOUR) == 0
     assert await store.instances.prune(now + HOUR) == 2
     assert [each.id for each in await store.inspect.list_instances(all=True)] == [living]
-
-
-async def test_a_late_report_does_not_bring_back_a_forgotten_instance(store: Store) -> None:
-    instance = await worker(store)
-    job = await claimed_one(store, instance)
-    await store.instances.declare_dead(instance, beat=None, started=None, reason="killed")
-    await store.instances.prune(await store.inspect.now() + HOUR)
-    assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == WriteStatus.STALE
-    assert await store.inspect.list_instances(all=True) == []

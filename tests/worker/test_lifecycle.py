@@ -10,6 +10,7 @@ from drumbeat.context import current_job
 from drumbeat.core.job import Job, JobState, OutcomeKind
 from drumbeat.durations import from_us
 from drumbeat.events import AttemptFailed, JobFinished, JobStarted
+from drumbeat.processes.exit_codes import EXIT_RECYCLE
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from tests.waiting import Stalls, until
 from tests.worker.worker_harness import EventRecorder, run_worker
@@ -246,3 +247,15 @@ async def test_replaying_a_dead_letter_starts_a_new_life(app: Drumbeat) -> None:
         await until(lambda: _has_state(app, job.id, JobState.SUCCEEDED))
         record = await app.jobs.show(job.id)
         assert (record.replays, record.failures, record.result) == (1, 0, '"mended"')
+
+
+async def test_a_worker_that_has_begun_as_many_jobs_as_it_may_asks_to_be_replaced(app: Drumbeat) -> None:
+    @app.task
+    async def noop() -> None: ...
+
+    async with app, run_worker(app, max_jobs=2) as worker:
+        await (await noop.enqueue()).result(timeout=5)
+        assert not worker.shutdown.is_stopping
+        await (await noop.enqueue()).result(timeout=5)
+        await until(lambda: worker.shutdown.is_stopping, what="its end")
+    assert worker.shutdown.exit_code == EXIT_RECYCLE

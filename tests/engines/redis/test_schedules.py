@@ -115,3 +115,12 @@ async def test_a_hundred_schedules_fire_in_one_call_with_few_commands_each(
 def commands(server: RedisServer) -> int:
     stats = server.ask("INFO", "commandstats")
     return sum(each["calls"] for each in stats.values())
+
+
+async def test_a_schedule_whose_record_was_overwritten_leaves_nothing_when_it_is_retired(redis: RedisStore) -> None:
+    known = await put(redis, new_schedule())
+    key = f"{redis._pool.keys.prefix}schedule:{known.name}"
+    await redis._pool.command("SET", key, "nonsense")
+    assert await change(redis, known, ScheduleState.RETIRED)
+    assert await redis._pool.command("EXISTS", key) == 0
+    assert await redis.schedules.list_page(all=True) == []
