@@ -12,6 +12,7 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
 from drumbeat.core.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleChange, ScheduleState
+from drumbeat.errors import StoreFull
 from drumbeat.schedules.planner import first_fire_time
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
@@ -130,6 +131,18 @@ async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
     assert (await known(store)).definition == theirs
     [record] = [each for each in caplog.records if "belongs to another app" in each.message]
     assert vars(record)["owner"] == owner
+
+
+async def test_in_a_full_store_what_is_there_stays_declared(store: Store, clock: FakeClock) -> None:
+    await declarer(store, clock, declared()).declare_all()
+    await clock.advance(60)
+    full = FaultyStore(store)
+    full.first = (1, StoreFull("no room for a change"))
+    full.calls.update(["schedules.get", "schedules.declare", "inspect.now"])
+    with pytest.raises(StoreFull):
+        await declarer(full, clock, declared(rule="0 4 * * *")).declare_all()  # type: ignore[arg-type]
+    found = await known(store)
+    assert (found.definition, found.declared_at) == (declared(), clock.now_us())
 
 
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:

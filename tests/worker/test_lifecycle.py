@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -259,3 +260,18 @@ async def test_a_worker_that_has_begun_as_many_jobs_as_it_may_asks_to_be_replace
         await (await noop.enqueue()).result(timeout=5)
         await until(lambda: worker.shutdown.is_stopping, what="its end")
     assert worker.shutdown.exit_code == EXIT_RECYCLE
+
+
+async def test_what_a_handler_changes_in_its_process_is_restored(app: Drumbeat) -> None:
+    before = sys.getswitchinterval()
+
+    @app.task
+    async def hurries() -> None:
+        sys.setswitchinterval(before / 2)
+
+    try:
+        async with app, run_worker(app):
+            await (await hurries.enqueue()).result(timeout=5)
+            await until(lambda: sys.getswitchinterval() == pytest.approx(before), what="the interval of before")
+    finally:
+        sys.setswitchinterval(before)

@@ -106,7 +106,7 @@ class WriteHandler(GroupHandler[WriteContext]):
         self._notifier = notifier
         self._fsync_thread = FsyncThread(self._wal_path, self._acknowledge, inline_on=loop if clock.inline else None)
         self._lock: WriteLock | None = None
-        self._checkpoint_resolve_backofftes = 0
+        self._checkpoint_margin_bytes = 0
         self.db: SqliteConnection | None = None
         self.identity: FileIdentity | None = None
 
@@ -250,7 +250,7 @@ class WriteHandler(GroupHandler[WriteContext]):
             size = os.stat(self._wal_path).st_size
         except FileNotFoundError:
             return
-        if size < CHECKPOINT_BYTES + self._checkpoint_resolve_backofftes:
+        if size < CHECKPOINT_BYTES + self._checkpoint_margin_bytes:
             return
         if self.identity is not None and self.identity.is_lost:
             return  # the database is another by now, or belongs to another log
@@ -258,7 +258,7 @@ class WriteHandler(GroupHandler[WriteContext]):
             busy = db.checkpoint()
         except sqlite3.Error:
             busy = True
-        self._checkpoint_resolve_backofftes = size - CHECKPOINT_BYTES + CHECKPOINT_BYTES // 4 if busy else 0
+        self._checkpoint_margin_bytes = size - CHECKPOINT_BYTES + CHECKPOINT_BYTES // 4 if busy else 0
 
 
 def _group_by_kind(group: RequestGroup[WriteContext]) -> list[RequestGroup[WriteContext]]:
