@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from drumbeat.ids import new_job_id
+from drumbeat.store import malformed
 from drumbeat.store.malformed import MAX_QUOTED, find_faults, log_faults, neutral_value, quote
 from drumbeat.store.records import RECORD_KINDS
 
@@ -28,7 +29,8 @@ def test_in_the_place_of_what_cannot_be_read_stands_nothing_or_an_empty_value(ki
     assert neutral_value(kind) == value
 
 
-def test_a_damaged_record_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(malformed, "_logged", set())
     name = new_job_id()
     for _ in range(2):
         log_faults("job", name, [("error", "it is missing")])

@@ -124,3 +124,12 @@ async def test_a_schedule_whose_record_was_overwritten_leaves_nothing_when_it_is
     assert await change(redis, known, ScheduleState.RETIRED)
     assert await redis._pool.command("EXISTS", key) == 0
     assert await redis.schedules.list_page(all=True) == []
+
+
+@pytest.mark.parametrize("damage", [("priority", "high"), ("queue", ""), ("rest", ""), ("head", "nonsense")])
+async def test_a_schedule_whose_template_was_damaged_fires_no_job(redis: RedisStore, damage: tuple[str, str]) -> None:
+    known = await put(redis, new_schedule())
+    await redis._pool.command("HSET", f"{redis._pool.keys.prefix}schedule:{known.name}", *damage)
+    [fired] = await redis.schedules.fire([firing(known, 10)])
+    assert not fired.applied
+    assert await find_jobs(redis, JobFilter()) == []
