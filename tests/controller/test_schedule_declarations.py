@@ -140,7 +140,7 @@ async def test_in_a_full_store_what_is_there_stays_declared(store: Store, clock:
     full.first = (1, StoreFull("no room for a change"))
     full.calls.update(["schedules.get", "schedules.declare", "inspect.now"])
     with pytest.raises(StoreFull):
-        await declarer(full, clock, declared(rule="0 4 * * *")).declare_all()  # type: ignore[arg-type]
+        await declarer(full, clock, declared(rule="0 4 * * *")).declare_all()
     found = await known(store)
     assert (found.definition, found.declared_at) == (declared(), clock.now_us())
 

@@ -170,9 +170,15 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         r"worker/child",
-        ("worker/test_child.py", "worker/test_child_pool.py", "worker/test_rude_handlers.py"),
+        (
+            "worker/test_child.py",
+            "worker/test_child_pool.py",
+            "worker/test_child_runner.py",
+            "worker/test_rude_handlers.py",
+        ),
         ("sqlite",),
     ),
+    (r"worker/burst", ("system/test_burst.py",), ("sqlite",)),
     (r"worker/room", ("worker/test_rooms.py",), ("sqlite",)),
     (r"worker/around", ("worker/test_around.py",), ("sqlite",)),
     (
