@@ -13,6 +13,8 @@ from tests.mutation.touch_map import TestTouches, TouchMap
 
 BUDGET_S = 30
 """What the tests of a mutant may take, by what they took when they were traced."""
+LONG_BUDGET_S = 4 * BUDGET_S
+"""Likewise, for one that these have not noticed and nobody has explained."""
 ENGINE = re.compile(r"store/(?:sqlite|postgres|redis)/")
 
 
