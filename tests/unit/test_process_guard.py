@@ -31,6 +31,16 @@ async def test_what_was_changed_is_restored(interval: float) -> None:
     guard.stop()
 
 
+async def test_the_loops_task_factory_is_restored_after_each_job() -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    guard = ProcessGuard(loop, None)
+    guard.arm()
+    loop.set_task_factory(lambda loop, coro, **options: asyncio.Task(coro, loop=loop, **options))
+    guard.restore_loop()
+    assert loop.get_task_factory() is before
+
+
 async def test_a_guard_that_was_stopped_changes_nothing_any_more(interval: float) -> None:
     loop = asyncio.get_running_loop()
     guard = ProcessGuard(loop, None)
