@@ -195,6 +195,13 @@ def count(to: int) -> None:
 
 
 @app.task(pool="process")
+def tell() -> str:
+    current_job().progress("half")
+    current_job().aborted.wait(30)
+    return str(current_job().aborted.reason)
+
+
+@app.task(pool="process")
 def bad_progress() -> None:
     current_job().progress(float("nan"))
 

@@ -209,6 +209,15 @@ async def test_a_job_that_returns_to_a_taken_key_comes_back_as_not_unique(store:
     assert (await store.jobs.add([new_job(key="k", unique=Unique.PENDING)]))[0].id == third
 
 
+async def test_a_job_that_lost_its_key_is_still_found_by_it(store: Store) -> None:
+    instance = await worker(store)
+    first = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
+    [second] = await add(store, new_job(key="k", unique=Unique.PENDING))
+    await end(store, instance, first, OutcomeKind.RETRY, delay=HOUR)
+    page = await store.inspect.find_page(JobFilter(key="k", state=JobState.PENDING))
+    assert ids(page.items) == [second, first.id]
+
+
 async def test_of_two_that_return_together_to_a_free_key_one_keeps_it(store: Store) -> None:
     instance = await worker(store)
     first = await claimed_one(store, instance, key="k", unique=Unique.PENDING)

@@ -8,7 +8,7 @@ from drumbeat.ids import JobId
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
-from tests.contract.making import claim, end, ids, new_job, worker
+from tests.contract.making import HOUR, claim, end, exchange, ids, new_job, wanting, worker
 from tests.contract.scheduling import (
     MINUTE,
     SECOND,
@@ -309,3 +309,11 @@ async def test_fires_wake_workers(store: Store) -> None:
             return bool(heard)
 
         await until(told)
+
+
+async def test_a_job_in_line_is_not_told_as_the_next_that_is_due(store: Store) -> None:
+    later = await store.inspect.now() + HOUR
+    await put(store, new_schedule(overlap=Overlap.QUEUE))
+    assert len((await fire(store, "nightly", 10, moment(20, run_at=later))).jobs) == 2
+    answer = await exchange(store, await worker(store), claim=wanting())
+    assert (len(answer.jobs), answer.next_due_at) == (1, None)

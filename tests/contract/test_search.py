@@ -106,6 +106,7 @@ def values(jobs: Sequence[Job]) -> Kinds:
     """What to look for, field by field: something that is there, and something that is not."""
     middle, early = jobs[len(jobs) // 2].id, jobs[-3].id
     instances = sorted({job.instance for job in jobs if job.instance is not None})
+    running = next(job.id for job in jobs if job.state is JobState.RUNNING)
     return {
         "state": list(JobState),
         "view": list(PendingView),
@@ -118,7 +119,7 @@ def values(jobs: Sequence[Job]) -> Kinds:
         "since": [created_us(middle), created_us(early) + 1, created_us(jobs[0].id) + 1_000],
         "until": [created_us(middle), created_us(early) + 1, created_us(jobs[-1].id)],
         "id": [middle, middle[:13], early[:23], early[:8], "ffff"],
-        "id_end": [middle[-10:], early[-4:], middle, "0000"],
+        "id_end": [middle[-10:], early[-4:], running[-6:], middle, "0000"],
         "dead_letters": [True],
         "before": [middle],
     }

@@ -13,6 +13,7 @@ from drumbeat.controller.pruner import Pruner
 from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import RuleKind
 from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import new_instance_id
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -151,3 +152,17 @@ async def test_a_store_of_rooms_that_is_away_stops_nothing(store: Store, clock: 
     faulty.fail_before["rooms.prune"] = 1
     await pruner(faulty, clock, make_elector(clock)).prune_all()
     assert faulty.calls["rooms.prune"] == 1
+
+
+async def test_who_is_no_longer_the_leader_has_no_outage(store: Store, clock: FakeClock) -> None:
+    follower = make_elector(clock)
+    follower.on_heartbeat(ME, make_reply(leader=YOU), clock.monotonic())
+    part = pruner(store, clock, follower)
+    part.backoff.record_failure(StoreUnavailable("away"))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(part.run())
+        await until(lambda: clock.sleepers == 1, what="its sleep")
+        await clock.advance(60)
+        await until(lambda: clock.sleepers == 1, what="its sleep")
+        running.cancel()
+    assert not part.backoff.is_active

@@ -12,6 +12,7 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
 from drumbeat.core.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleChange, ScheduleState
+from drumbeat.errors import StoreFull
 from drumbeat.schedules.planner import first_fire_time
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
@@ -118,15 +119,30 @@ async def test_a_persons_pause_survives_a_change_of_the_code(store: Store, clock
     assert (found.definition.rule, found.changed_by, found.reason) == ("0 4 * * *", "ada", "too loud")
 
 
-@pytest.mark.parametrize("other", [{"app": "billing"}, {"origin": Origin.STORE, "app": ""}])
+@pytest.mark.parametrize(
+    ("other", "owner"), [({"app": "billing"}, "app 'billing'"), ({"origin": Origin.STORE, "app": ""}, "a person")]
+)
 async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
-    store: Store, clock: FakeClock, other: dict[str, Any], caplog: pytest.LogCaptureFixture
+    store: Store, clock: FakeClock, other: dict[str, Any], owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     theirs = declared(rule="0 5 * * *", **other)
     await put_schedule(store, theirs, first_fire_time(theirs, clock.now_us()))
     await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).definition == theirs
-    assert "belongs to another app" in caplog.text
+    [record] = [each for each in caplog.records if "belongs to another app" in each.message]
+    assert vars(record)["owner"] == owner
+
+
+async def test_in_a_full_store_what_is_there_stays_declared(store: Store, clock: FakeClock) -> None:
+    await declarer(store, clock, declared()).declare_all()
+    await clock.advance(60)
+    full = FaultyStore(store)
+    full.first = (1, StoreFull("no room for a change"))
+    full.calls.update(["schedules.get", "schedules.declare", "inspect.now"])
+    with pytest.raises(StoreFull):
+        await declarer(full, clock, declared(rule="0 4 * * *")).declare_all()
+    found = await known(store)
+    assert (found.definition, found.declared_at) == (declared(), clock.now_us())
 
 
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:

@@ -211,7 +211,9 @@ async def test_damaged_dead_letters_and_history_are_shown_named_replayed_and_dis
     shown = {job.id for job in await find_jobs(store, JobFilter(dead_letters=True, limit=500))}
     assert shown == set(refused)
     assert len(await find_jobs(store, JobFilter(limit=1_000))) == len(refused) + len(ended)
-    await store.jobs.get_results([*refused, *ended])
+    results = dict(zip([*refused, *ended], await store.jobs.get_results([*refused, *ended]), strict=True))
+    intact = dict.fromkeys(good, JobState.DEAD) | dict.fromkeys(ended[len(history) :], JobState.SUCCEEDED)
+    assert {id: each.state for id, each in results.items() if each is not None and id in intact} == intact
     replayed = await store.jobs.replay([*bad[::2], *good[::2]])
     assert all(answer.replayed for answer in replayed)
     async with run_worker(app):

@@ -1,8 +1,12 @@
 """Where a worker's heart beats, locks are kept beside it: no thread and no connection of their own, while the worker lives."""
 
+import asyncio
 import threading
 
+import pytest
+
 from drumbeat import Drumbeat
+from drumbeat.store.protocol.wake import Subscriber
 from tests.locks.conftest import QUICK_LEASES
 from tests.locks.test_global import Holder, waits
 from tests.waiting import until
@@ -74,3 +78,23 @@ async def _ended(holder: Holder) -> int:
     await holder.holds()
     token: int = await holder.end()
     return token
+
+
+class DeafStore:
+    """Nobody can listen to it."""
+
+    wake = property(lambda self: self)
+
+    def listen(self, subscriber: Subscriber) -> None:
+        raise RuntimeError("deaf")
+
+
+async def test_a_keeper_that_fails_beside_the_heart_is_told_to_whoever_wants_a_lock(app: Drumbeat) -> None:
+    keeper = app._internals.keeper
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        attached = group.create_task(keeper.attach(DeafStore()))  # type: ignore[arg-type]
+        await until(lambda: keeper._host is not None)
+        with pytest.raises(RuntimeError, match="deaf"):
+            async with app.lock("x"):
+                pass
+        attached.cancel()

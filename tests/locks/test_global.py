@@ -227,6 +227,15 @@ async def test_a_lock_released_by_force_cancels_its_body_and_is_told(app: Drumbe
     await second.end()
 
 
+async def test_whoever_leaves_a_lost_lock_does_not_wait_for_the_store(faulty: FaultyApp, other: Drumbeat) -> None:
+    held = Holder(faulty)
+    await held.holds()
+    assert await other.locks.release("x", reason="stuck", by="ada") == 1
+    with pytest.raises(LockLost):
+        await held.task
+    assert faulty.tasks_store is not None and faulty.tasks_store.calls["locks.release"] == 0
+
+
 async def test_a_body_may_choose_to_go_on(app: Drumbeat) -> None:
     first = Holder(app, cancel_on_loss=False)
     await first.holds()

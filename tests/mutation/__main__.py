@@ -9,14 +9,14 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from tests.mutation import lua_mutators, python_mutators, sql_mutators
-from tests.mutation.choice import ChosenTest, choose_tests
+from tests.mutation.choice import LONG_BUDGET_S, ChosenTest, choose_tests
 from tests.mutation.known_bugs import KNOWN_BUGS, KnownBug
 from tests.mutation.mapping import complete_map
 from tests.mutation.mutants import Mutant, name_mutants
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     touch_map = complete_map(options.processes, anew=options.remap)
     known = _read_log(options.log, chosen) if options.resume else []
     left = [mutant for mutant in chosen if mutant.id not in {trial.mutant.id for trial in known}]
-    trials = known + _try_all(left, touch_map, options.processes, options.log, ends_at)
+    trials = known + _try_all(left, touch_map, explained, options, ends_at)
     return _report(trials, explained, touch_map, shows_output=bool(options.only))
 
 
@@ -93,20 +93,29 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _try_all(
-    mutants: Sequence[Mutant], touch_map: TouchMap, processes: int, log: Path | None, ends_at: float
+    mutants: Sequence[Mutant],
+    touch_map: TouchMap,
+    explained: Container[str],
+    options: argparse.Namespace,
+    ends_at: float,
 ) -> list[Trial]:
     trials: list[Trial] = []
 
     def keep(trial: Trial) -> None:
         trials.append(trial)
         print(f"{len(trials)}/{len(mutants)} {trial.verdict} {trial.seconds:.0f}s {trial.mutant.id}", flush=True)
-        if log is not None:
-            _append(log, trial)
+        if options.log is not None:
+            _append(options.log, trial)
 
     def attempt(copy: SourceCopy, mutant: Mutant) -> Trial:
-        return copy.try_mutant(mutant, choose_tests(mutant, touch_map))
+        tests = choose_tests(mutant, touch_map)
+        trial = copy.try_mutant(mutant, tests)
+        if trial.verdict is not Verdict.SURVIVED or mutant.id in explained:
+            return trial
+        more = [test for test in choose_tests(mutant, touch_map, budget=LONG_BUDGET_S) if test not in tests]
+        return copy.try_mutant(mutant, more) if more else trial
 
-    _run_side_by_side(mutants, attempt, keep, processes, ends_at)
+    _run_side_by_side(mutants, attempt, keep, options.processes, ends_at)
     return trials
 
 

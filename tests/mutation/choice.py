@@ -13,6 +13,8 @@ from tests.mutation.touch_map import TestTouches, TouchMap
 
 BUDGET_S = 30
 """What the tests of a mutant may take, by what they took when they were traced."""
+LONG_BUDGET_S = 4 * BUDGET_S
+"""Likewise, for one that these have not noticed and nobody has explained."""
 ENGINE = re.compile(r"store/(?:sqlite|postgres|redis)/")
 
 
@@ -26,6 +28,9 @@ def choose_tests(mutant: Mutant, touch_map: TouchMap, *, budget: float = BUDGET_
     place = find_place(mutant)
     near = _files_near(mutant.file)
     touching = list(_list_tests(touch_map, lambda touches: _touches(place, touches)))
+    if not touching:  # a function that runs when its module is imported, or a statement that is called in another way
+        anywhere = Place(file=mutant.file)
+        touching = list(_list_tests(touch_map, lambda touches: _touches(anywhere, touches)))
     # In processes that a test starts nothing is seen: those near to the module may reach it there.
     starting = [
         test

@@ -66,8 +66,13 @@ SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        r"insert|add_jobs|uniq|enqueue|copy_format|json_guard",
-        ("contract/test_add.py", "contract/test_rules_uniqueness.py", "contract/test_races.py"),
+        r"insert|add_jobs|uniq|enqueue|lineage|copy_format|json_guard",
+        (
+            "contract/test_add.py",
+            "engines/{engine}/test_unique.py",
+            "contract/test_rules_uniqueness.py",
+            "contract/test_races.py",
+        ),
     ),
     (
         r"lock|ticket|acquire|turns",
@@ -159,10 +164,21 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (r"worker/store_clock", ("unit/test_store_clock.py",), ("sqlite",)),
     (r"worker/stats_recorder", ("worker/test_stats_recorder.py", "app/test_stats.py"), ("sqlite",)),
     (
-        r"worker/child|worker/process_guard",
-        ("worker/test_child.py", "worker/test_child_pool.py", "worker/test_rude_handlers.py"),
+        r"worker/(main|event_loop|process_guard)",
+        ("worker/test_rude_handlers.py", "unit/test_process_guard.py", "system/test_shutdown.py"),
         ("sqlite",),
     ),
+    (
+        r"worker/child",
+        (
+            "worker/test_child.py",
+            "worker/test_child_pool.py",
+            "worker/test_child_runner.py",
+            "worker/test_rude_handlers.py",
+        ),
+        ("sqlite",),
+    ),
+    (r"worker/burst", ("system/test_burst.py",), ("sqlite",)),
     (r"worker/room", ("worker/test_rooms.py",), ("sqlite",)),
     (r"worker/around", ("worker/test_around.py",), ("sqlite",)),
     (
@@ -171,8 +187,13 @@ PARTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("sqlite", "postgres"),
     ),
     (
-        r"worker/(shutdown|main|supervised|worker|lifespans|parts|fork)",
-        ("worker/test_lifecycle.py", "system/test_shutdown.py", "system/test_supervisor.py"),
+        r"worker/(shutdown|supervised|worker|lifespans|parts|fork)",
+        (
+            "worker/test_lifecycle.py",
+            "system/test_shutdown.py",
+            "system/test_crashes.py",
+            "system/test_supervisor.py",
+        ),
         ("sqlite",),
     ),
     (r"locks/local", ("locks/test_local.py",), ("sqlite",)),
@@ -227,6 +248,7 @@ def find_nearest(file: str) -> Nearest:
         ids = {ENGINE_IDS[engine[1]]}
         own = f"engines/{engine[1]}"
         tests = [
+            f"{own}/test_{Path(file).stem}.py",
             *(test.replace("{engine}", engine[1]) for test in _find_subject(file)),
             "contract",
             own,

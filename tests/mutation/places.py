@@ -14,6 +14,7 @@ from tests.planting import PACKAGE
 STATEMENT = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
 LUA_FUNCTION = re.compile(r"^(?:local )?function (\w+)\b.*?^end\b", re.MULTILINE | re.DOTALL)
 SQL_FUNCTION = re.compile(r"^CREATE FUNCTION (?:\w+\.)?(\w+)\b.*?\$\$.*?\$\$", re.MULTILINE | re.DOTALL)
+TRIGGER = re.compile(r"\bRETURNS trigger\b")
 INCLUDE = re.compile(r"^-- include:[ \t]*(\w+)[ \t]*$", re.MULTILINE)
 
 
@@ -76,6 +77,8 @@ def _statements_with(file: str, source: str, offset: int) -> frozenset[str]:
         if inside is None:
             return frozenset()
         changed = _callers_of(inside, functions)
+        if any(TRIGGER.search(functions[name]) for name in changed):
+            return frozenset()
         statements = _read_statements(str(folder))
         return frozenset(f"sql {name}" for name, text in statements.items() if _mentions(text, changed))
     before = [found[1] for found in STATEMENT.finditer(source) if found.start() <= offset]

@@ -53,6 +53,17 @@ def test_a_place_in_sql_or_lua_is_the_statements_and_scripts_that_have_it(
     assert some in names and none not in names
 
 
+def test_what_a_trigger_calls_may_be_noticed_by_all_tests_of_the_engine() -> None:
+    file = "store/postgres/migrations/0001_schema/03_schedules.sql"
+    assert find_place(mutant_at(file, "ORDER BY job.blocked_since, job.id")).names == frozenset()
+
+
+def test_where_no_test_touches_the_place_those_of_its_file_are_chosen() -> None:
+    mutant = mutant_at("core/observer.py", "before = self._seen.get(peer.id)")
+    tests = {"tests/a.py::test": touches(1, mutant.file, 1), "tests/a.py::test_other": touches(1, "core/turns.py", 1)}
+    assert [test.id for test in choose_tests(mutant, _map_of(tests))] == ["tests/a.py::test"]
+
+
 def test_tests_that_touch_the_place_are_chosen_the_nearest_first_one_case_of_each_before_the_second() -> None:
     mutant = mutant_at("core/observer.py", "before = self._seen.get(peer.id)")
     (line,) = find_place(mutant).lines

@@ -91,6 +91,11 @@ async def test_a_due_time_is_that_of_the_stores_clock(fetcher: Fetcher, clock: F
     assert claim is not None and claim.is_expected
 
 
+def test_idle_slots_do_not_wait_for_a_call_without_a_claim_and_make_one_claim(fetcher: Fetcher) -> None:
+    assert fetcher.next_idle_claim() is not None
+    assert fetcher.next_idle_claim() is None
+
+
 def test_where_claims_stand_one_goes_with_the_last_outcomes_though_it_is_not_time(
     fetcher: Fetcher, clock: FakeClock
 ) -> None:

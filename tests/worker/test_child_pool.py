@@ -14,11 +14,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from drumbeat import appref
 from drumbeat.context import AbortReason, AbortSignal
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import Failure
 from drumbeat.ids import InstanceId, new_job_id
+from drumbeat.processes.frames import FramePipe
+from drumbeat.processes.managed import ManagedProcess
 from drumbeat.settings import Settings
+from drumbeat.worker import child_protocol
 from drumbeat.worker.child_pool import ChildFailed, ChildPool, ChildRun
 from drumbeat.worker.child_protocol import RunJob
 from drumbeat.worker.result import HandlerResult, ResultKind
@@ -232,6 +236,14 @@ async def test_progress_comes_back_and_its_last_value_is_not_lost(processes: Chi
     assert len(notes) < 100
 
 
+async def test_progress_comes_back_while_the_handler_runs(processes: ChildPool) -> None:
+    abort, notes = AbortSignal(), list[object]()
+    async with under_way(processes, claimed("tell"), abort=abort, note=lambda job, value: notes.append(value)) as told:
+        await until(lambda: notes == ["half"], what="what it has told")
+        abort.set(AbortReason.DRAINING)
+    assert value(told.result()) == "draining"
+
+
 async def test_the_start_of_the_handler_is_reported(processes: ChildPool) -> None:
     begun: list[int] = []
     await run(processes, claimed("add", one=1, two=1), on_started=lambda: begun.append(1))
@@ -310,6 +322,23 @@ def test_the_children_of_a_killed_worker_die_in_the_middle_of_a_handler(tmp_path
     worker.kill()
     worker.wait()
     until_sync(lambda: not any(map(is_alive, pids)), deadline=20, what="the end of the orphans")
+
+
+async def test_a_child_that_has_no_lifeline_dies_with_its_link_in_the_middle_of_a_handler(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    arguments = {"ref": APP, "flags": appref.to_flags(SETTINGS)}
+    child = ManagedProcess("drumbeat.worker.child:main", arguments, label="a child without a lifeline")
+    try:
+        link = await FramePipe.connect(child.link)
+        await link.receive()  # it is ready
+        link.send(child_protocol.encode(RunJob(claimed("hang_with_company", path=str(path)), InstanceId(""), 0)))
+        pids = [int(pid) for pid in (await written(path)).split()]
+        link.abort()
+        await until(lambda: not any(map(is_alive, pids)), deadline=20, what="the end of the child and its company")
+    finally:
+        child.kill()
+        await child.wait_for_exit()
+        child.close()
 
 
 def test_it_works_on_uvloop_and_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from contextvars import ContextVar
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +13,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.job import JobState
 from drumbeat.events import JobStarted, LoopBlocked
-from drumbeat.worker import store_loop
+from drumbeat.worker import slots, store_loop
 from tests.waiting import until, until_sync
 from tests.worker.worker_harness import EventRecorder, run_worker
 
@@ -244,3 +245,51 @@ async def test_what_a_full_worker_is_given_too_much_goes_back_at_once(
         gate.set()
         await second.result(timeout=5)
         assert (await second.job()).failures == 0
+
+
+async def test_the_loop_turns_between_jobs_that_never_wait(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    loop, seen = asyncio.get_running_loop(), list[str]()
+
+    @app.task
+    async def never_waits() -> None:
+        seen.append("job")
+
+    def turn() -> None:
+        seen.append("turn")
+        if seen.count("job") < 300:
+            loop.call_soon(turn)
+
+    async with app:
+        await app.enqueue_many([never_waits.bind() for _ in range(300)])
+        async with run_worker(app, concurrency=1):
+            turn()
+            await until(lambda: seen.count("job") == 300, what="all jobs")
+    assert ("job", "job") not in set(pairwise(seen))
+
+
+async def test_what_is_prefetched_because_jobs_are_short_does_not_go_back(
+    app: Drumbeat, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_loop, "TICK_INTERVAL", 60.0)
+    gate = asyncio.Event()
+
+    @app.task
+    async def short() -> None: ...
+
+    @app.task
+    async def hold() -> None:
+        await gate.wait()
+
+    async with app, run_worker(app, concurrency=1) as worker:
+        for job in await app.enqueue_many([short.bind() for _ in range(20)]):
+            await job.result(timeout=10)
+        assert worker._parts.fetcher.capacity.prefetch_limit
+        first = await hold.enqueue()
+        await recorder.next(JobStarted, lambda event: event.job.id == first.id)
+        second = await short.enqueue()
+        await until(lambda: len(worker._parts.buffer), what="the second in the buffer")
+        worker._parts.store_loop._release_surplus()
+        assert len(worker._parts.buffer) == 1
+        gate.set()
+        await second.result(timeout=5)

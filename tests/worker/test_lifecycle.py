@@ -1,4 +1,6 @@
 import asyncio
+import logging
+import sys
 import threading
 from typing import Any
 
@@ -8,9 +10,15 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
 from drumbeat.core.job import Job, JobState, OutcomeKind
+from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us
-from drumbeat.events import AttemptFailed, JobFinished, JobStarted
+from drumbeat.events import AttemptFailed, JobFinished, JobsDone, JobStarted
+from drumbeat.processes.exit_codes import EXIT_RECYCLE
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
+from drumbeat.worker import reporter
+from drumbeat.worker import worker as worker_module
+from tests.contract.making import claimed_one, end
+from tests.contract.making import worker as register
 from tests.waiting import Stalls, until
 from tests.worker.worker_harness import EventRecorder, run_worker
 
@@ -246,3 +254,77 @@ async def test_replaying_a_dead_letter_starts_a_new_life(app: Drumbeat) -> None:
         await until(lambda: _has_state(app, job.id, JobState.SUCCEEDED))
         record = await app.jobs.show(job.id)
         assert (record.replays, record.failures, record.result) == (1, 0, '"mended"')
+
+
+async def test_a_worker_that_has_begun_as_many_jobs_as_it_may_asks_to_be_replaced(app: Drumbeat) -> None:
+    @app.task
+    async def noop() -> None: ...
+
+    async with app, run_worker(app, max_jobs=2) as worker:
+        await (await noop.enqueue()).result(timeout=5)
+        assert not worker.shutdown.is_stopping
+        await (await noop.enqueue()).result(timeout=5)
+        await until(lambda: worker.shutdown.is_stopping, what="its end")
+    assert worker.shutdown.exit_code == EXIT_RECYCLE
+
+
+async def test_what_a_handler_changes_in_its_process_is_restored(app: Drumbeat) -> None:
+    before = sys.getswitchinterval()
+
+    @app.task
+    async def hurries() -> None:
+        sys.setswitchinterval(before / 2)
+
+    try:
+        async with app, run_worker(app):
+            await (await hurries.enqueue()).result(timeout=5)
+            await until(lambda: sys.getswitchinterval() == pytest.approx(before), what="the interval of before")
+    finally:
+        sys.setswitchinterval(before)
+
+
+async def test_a_worker_that_does_not_lead_stops_without_a_successor(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "SUCCESSOR_TIMEOUT", 3_600.0)
+    async with asyncio.timeout(20), app, run_worker(app, role="worker") as worker:
+        await until(lambda: worker.is_started, what="its start")
+
+
+async def test_the_runs_of_an_instance_that_died_are_counted_by_whoever_declares_it_dead(app: Drumbeat) -> None:
+    async with app:
+        store = await app._internals.store()
+        gone = await register(store)
+        await end(store, gone, await claimed_one(store, gone), OutcomeKind.SUCCEEDED)
+
+        async def count() -> int:
+            return sum(each.succeeded for each in await store.stats.read(Resolution.TOTAL, 0, 1))
+
+        assert await count() == 0
+        async with run_worker(app):
+            await until(count, what="its run")
+
+
+async def test_jobs_that_are_done_are_told_together(
+    app: Drumbeat, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "SUMMARY_INTERVAL", 0.01)
+
+    @app.task
+    async def noop() -> None: ...
+
+    async with app, run_worker(app):
+        await noop.enqueue()
+        told = await recorder.next(JobsDone)
+    assert (told.succeeded, told.failed, told.dead, told.cancelled) == (1, 0, 0, 0)
+
+
+async def test_logging_that_fails_does_not_harm_a_worker(app: Drumbeat) -> None:
+    logger = logging.getLogger("drumbeat.a_part_of_the_worker")
+
+    def fail(record: logging.LogRecord) -> bool:
+        raise RuntimeError("no disk for logs")
+
+    async with app, run_worker(app):
+        logger.addFilter(fail)
+        logger.error("is lost")

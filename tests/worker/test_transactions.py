@@ -312,6 +312,28 @@ async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_re
     assert (numbers(db), "error" in seen) == ([], True)
 
 
+async def test_the_limit_of_a_transaction_ends_with_it(
+    app: Drumbeat, db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit: float = 0.05
+    monkeypatch.setattr(job_transaction.SqliteTransaction.__init__, "__defaults__", (limit,))
+    ended: list[int] = []
+
+    @app.task(retries=0)
+    async def goes_on(number: int) -> None:
+        async with current_job().transaction() as conn:
+            write(conn, number)
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + 2 * limit
+        await until(lambda: loop.time() > ends_at, what="a time beyond the limit")
+        ended.append(number)
+
+    async with app, run_worker(app):
+        await goes_on.enqueue(1)
+        await until(lambda: ended, what="the end of the handler")
+    assert numbers(db) == ended == [1]
+
+
 async def test_a_long_transaction_of_code_that_never_checks_is_rolled_back_all_the_same(tmp_path: Path) -> None:
     app = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
     async with app:

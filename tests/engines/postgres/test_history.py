@@ -135,6 +135,22 @@ async def test_dropping_a_day_does_not_wait_for_readers_and_is_done_later(
         assert partition_name(now - 5 * DAY) not in await days(raw)
 
 
+async def test_a_detached_day_that_is_read_is_dropped_later(url: str, raw: Any) -> None:
+    async with await PostgresStore.open(address_of(url)) as store:
+        instance = await worker(store)
+        now = await store.inspect.now()
+        job = await claimed_one(store, instance)
+        await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 5 * DAY)
+        day = f"drumbeat.{partition_name(now - 5 * DAY)}"
+        await raw.execute(f"ALTER TABLE drumbeat.history DETACH PARTITION {day}")
+        async with raw.transaction(), asyncio.timeout(5):
+            await raw.fetch(f"SELECT FROM {day}")
+            await store.jobs.prune(now - 2 * DAY, 10)
+        assert await raw.fetchval("SELECT to_regclass($1)", day) is not None
+        await store.jobs.prune(now - 2 * DAY, 10)
+        assert await raw.fetchval("SELECT to_regclass($1)", day) is None
+
+
 async def test_a_discarded_dead_letter_of_long_ago_finds_its_day(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     job = await dead_letter(postgres, instance)

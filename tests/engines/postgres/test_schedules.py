@@ -93,6 +93,19 @@ async def test_what_a_program_of_the_version_before_ends_is_set_going_by_the_swe
     assert [job.id for job in await claim(postgres, await worker(postgres))] == [queued]
 
 
+async def test_the_end_of_a_job_does_not_wait_for_a_locked_successor(postgres: PostgresStore, raw: Any) -> None:
+    """Whoever cancels a job holds it, and may want the schedule next."""
+    await put(postgres, new_schedule(overlap=Overlap.QUEUE))
+    _, queued = (await fire(postgres, "nightly", 10, 20)).jobs
+    me = await worker(postgres)
+    [job] = await claim(postgres, me)
+    async with raw.transaction(), asyncio.timeout(3):
+        await raw.execute("SELECT FROM drumbeat.job WHERE id = $1 FOR UPDATE", queued)
+        assert await report(postgres, me, outcome(job, OutcomeKind.SUCCEEDED)) == ["applied"]
+    assert await postgres.schedules.advance_stalled() == 1
+    assert (await got(postgres)).current == queued
+
+
 async def test_a_locked_schedule_is_fired_when_the_lock_is_released(postgres: PostgresStore, raw: Any) -> None:
     held, free = await put(postgres, new_schedule("held")), await put(postgres, new_schedule("free"))
     transaction = raw.transaction()

@@ -61,6 +61,22 @@ async def test_whoever_is_cancelled_while_a_line_is_given_back_is_just_cancelled
         await pool.close()
 
 
+async def test_a_line_that_is_given_to_somebody_who_is_cancelled_is_given_to_the_next(redis: RedisStore) -> None:
+    pool = RedisPool(redis._pool.address, "another", size=1)
+    try:
+        async with asyncio.timeout(5):
+            line = await pool._acquire(asyncio.get_running_loop().time() + 5)
+            waiting = asyncio.Task(pool.command("ECHO", "abandoned"))
+            await until(lambda: pool._waiters, what="one who waits for it")
+            await pool._release(line, True)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await pool.command("ECHO", "mine") == b"mine"
+    finally:
+        await pool.close()
+
+
 async def test_a_poll_and_a_beat_are_one_command_each(own_server: RedisServer) -> None:
     async with await open_redis(own_server) as store:
         instance = await worker(store)

@@ -176,3 +176,12 @@ async def test_nothing_is_remembered_of_a_claim_whose_outcome_was_reported(
     assert list(remembered) == [job.id]
     await end(redis, instance, job, ending)
     assert remembered == {}
+
+
+async def test_a_late_report_of_a_forgotten_instance_leaves_nothing(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    job = await claimed_one(redis, instance)
+    await redis.instances.declare_dead(instance, beat=None, started=None, reason="killed")
+    await redis.instances.prune(await redis.inspect.now() + HOUR)
+    assert await end(redis, instance, job, OutcomeKind.SUCCEEDED) == "stale"
+    assert await redis._pool.command("EXISTS", f"{redis._pool.keys.prefix}inst:{instance}") == 0

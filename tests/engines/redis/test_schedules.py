@@ -115,3 +115,21 @@ async def test_a_hundred_schedules_fire_in_one_call_with_few_commands_each(
 def commands(server: RedisServer) -> int:
     stats = server.ask("INFO", "commandstats")
     return sum(each["calls"] for each in stats.values())
+
+
+async def test_a_schedule_whose_record_was_overwritten_leaves_nothing_when_it_is_retired(redis: RedisStore) -> None:
+    known = await put(redis, new_schedule())
+    key = f"{redis._pool.keys.prefix}schedule:{known.name}"
+    await redis._pool.command("SET", key, "nonsense")
+    assert await change(redis, known, ScheduleState.RETIRED)
+    assert await redis._pool.command("EXISTS", key) == 0
+    assert await redis.schedules.list_page(all=True) == []
+
+
+@pytest.mark.parametrize("damage", [("priority", "high"), ("queue", ""), ("rest", ""), ("head", "nonsense")])
+async def test_a_schedule_whose_template_was_damaged_fires_no_job(redis: RedisStore, damage: tuple[str, str]) -> None:
+    known = await put(redis, new_schedule())
+    await redis._pool.command("HSET", f"{redis._pool.keys.prefix}schedule:{known.name}", *damage)
+    [fired] = await redis.schedules.fire([firing(known, 10)])
+    assert not fired.applied
+    assert await find_jobs(redis, JobFilter()) == []

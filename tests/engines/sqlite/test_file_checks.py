@@ -253,3 +253,15 @@ def test_a_database_in_memory_is_refused_with_what_to_use_instead(
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
     assert mask_url(url) == shown
+
+
+def test_a_disk_that_becomes_full_is_noticed_within_a_second(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = file_checks.DiskSpaceGuard(path, min_free_bytes=1)
+    guard.check()
+    found = os.statvfs(path.parent)
+    full = os.statvfs_result((*found[:4], 0, *found[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    guard.check()
+    monkeypatch.setattr(guard, "_checked_at", guard._checked_at - 1)
+    with pytest.raises(StoreFull):
+        guard.check()

@@ -35,3 +35,9 @@ async def test_a_damaged_state_does_not_change_what_is_told_of_the_other_jobs(sq
     bad, good = await add(sqlite, new_job(), new_job())
     run_raw(path, "UPDATE drumbeat_job SET state = x'ff' WHERE id = ?", bad)
     assert (await sqlite.jobs.cancel([bad, good]))[1] is CancelAnswer.CANCELLED
+
+
+async def test_the_search_for_damaged_records_looks_at_the_newest(sqlite: SqliteStore, path: Path) -> None:
+    _, new = await add(sqlite, new_job(), new_job())
+    run_raw(path, "UPDATE drumbeat_job SET crashes = 'many'")
+    assert [(fault.id, fault.field) for fault in await sqlite.inspect.find_malformed(1)] == [(new, "crashes")]

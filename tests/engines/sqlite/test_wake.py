@@ -123,6 +123,19 @@ async def test_nonsense_in_the_socket_means_look(sqlite: SqliteStore) -> None:
         sender.close()
 
 
+@pytest.mark.usefixtures("no_version")
+async def test_a_socket_that_was_full_of_tickets_means_look_at_all_tickets(sqlite: SqliteStore) -> None:
+    """What found no room was not sent."""
+    heard: list[str] = []
+    async with sqlite.wake.listen(Subscriber(on_ticket=lambda id, after: heard.append(id))) as address:
+        assert address is not None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            for _ in range(wake.SOCKET_QUEUE_LIMIT):
+                sender.sendto(b"ticket", address)
+        await until(lambda: "" in heard, what="the hint for all")
+    assert heard == ["ticket"] * wake.SOCKET_QUEUE_LIMIT + [""]
+
+
 async def test_the_socket_is_private_and_goes_with_its_listener(sqlite: SqliteStore) -> None:
     async with sqlite.wake.listen(Subscriber(lambda _: None)) as address:
         assert address is not None

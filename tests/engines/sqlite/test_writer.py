@@ -399,6 +399,19 @@ async def test_a_checkpoint_that_fails_is_not_told_to_those_whose_work_is_done(
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
+async def test_the_log_of_a_lost_file_is_not_brought_in(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought_in: list[SqliteConnection] = []
+    await sqlite.jobs.add([new_job()])
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(SqliteConnection, "checkpoint", brought_in.append)
+    path.rename(path.with_suffix(".lost"))
+    with pytest.raises(StoreLost):
+        await sqlite.jobs.add([new_job()])
+    assert brought_in == []
+
+
 async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_on(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

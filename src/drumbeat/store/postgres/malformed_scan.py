@@ -8,7 +8,6 @@ from drumbeat.store.sqlfile import Statements
 
 async def find_malformed(session: Session, sql: Statements, limit: int) -> list[Fault]:
     found: list[Fault] = []
-    statements = vars(sql)
     for name, kind in RECORD_KINDS.items():
-        found += find_faults(kind, [dict(row.items()) for row in await session.fetch(statements[name], limit)])
+        found += find_faults(kind, [dict(row.items()) for row in await session.fetch(getattr(sql, name), limit)])
     return found

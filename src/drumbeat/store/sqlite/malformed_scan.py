@@ -19,8 +19,7 @@ _KINDS = RECORD_KINDS | {
 
 def find_malformed(db: SqliteConnection, sql: Statements, limit: int) -> list[Fault]:
     found: list[Fault] = []
-    statements = vars(sql)
     for name, kind in _KINDS.items():
-        rows: list[dict[str, Any]] = db.named_rows(statements[name], {"limit": limit})
+        rows: list[dict[str, Any]] = db.named_rows(getattr(sql, name), {"limit": limit})
         found += find_faults(kind, rows)
     return found
