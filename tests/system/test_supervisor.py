@@ -275,8 +275,10 @@ async def test_a_second_signal_releases_what_runs(start: Start, app: Drumbeat) -
     await cluster.heard("apart", "begin")
 
     def is_heard_twice() -> bool:
+        if cluster.log.read_text().count("stopping") == 2:
+            return True
         cluster.signal(signal.SIGTERM)
-        return cluster.log.read_text().count("stopping") == 2
+        return False
 
     await until(is_heard_twice, what="a second signal that counts")
     assert cluster.leave(deadline=10) == 0

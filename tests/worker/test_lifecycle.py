@@ -17,6 +17,7 @@ from drumbeat.processes.exit_codes import EXIT_RECYCLE
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.worker import reporter
 from drumbeat.worker import worker as worker_module
+from drumbeat.worker.main import serve
 from tests.contract.making import claimed_one, end
 from tests.contract.making import worker as register
 from tests.waiting import Stalls, until
@@ -328,3 +329,20 @@ async def test_logging_that_fails_does_not_harm_a_worker(app: Drumbeat) -> None:
     async with app, run_worker(app):
         logger.addFilter(fail)
         logger.error("is lost")
+
+
+async def test_a_worker_on_the_loop_of_a_program_drains_when_it_is_cancelled(app: Drumbeat) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def runs_until_told() -> str:
+        begun.set()
+        return str(await current_job().aborted)
+
+    async with app:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(serve(app._internals, app.configure({"drain": 5})))
+            job = await runs_until_told.enqueue()
+            await begun.wait()
+            serving.cancel()
+        assert await job.result(timeout=5) == "draining"
