@@ -152,7 +152,8 @@ async def test_jobs_are_listed_by_what_they_have_in_common(
     assert await ids(key="k", task="send_mail") == [keyed]
     assert await ids(error="boom") == [dead]
     assert await ids(instance=hand) == [dead]
-    assert await ids(id=later[:30]) == [later]
+    # Ids of the same millisecond have nearly all of it in common.
+    assert await ids(id=later[:30]) == [id for id in (later, keyed, dead) if id.startswith(later[:30])]
     assert await ids(queue="nowhere") == []
     assert await ids(since="2020-01-01T00:00:00Z", until="2020-01-02T00:00:00Z") == []
 

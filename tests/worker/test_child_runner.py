@@ -47,7 +47,7 @@ async def test_the_timeout_counts_to_the_end_of_the_handler_in_the_child(took: f
     job = msgspec.structs.replace(claimed("add", one=2, two=3), timeout=1_000_000)
     spec = build_task_specs(app._internals.registry, settings)["add"]
     no_completer: Any = None
-    running = RunningJob(job, reporter.put_progress, no_completer, 0)
+    running = RunningJob(job, reporter.put_progress, no_completer, clock.now_us, 0)
 
     async def serve() -> HandlerResult:
         slot = asyncio.current_task()
