@@ -13,8 +13,6 @@ OURS = ("postgres", "redis", "kafka", "nats", "web", "uvloop", "otel", "tz")
 LEFT_OUT = {
     "axe-playwright-python",
     "coverage",
-    "django",
-    "django-tasks",
     "drumbeat",
     "fastapi",
     "flask",
