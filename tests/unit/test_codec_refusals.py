@@ -299,6 +299,12 @@ ANYTHING = st.recursive(
 HINTS = [Any, int, float, str, Decimal, list[str], dict[str, Any], list[float | None], dict[int, Decimal], object]
 
 
+@pytest.mark.parametrize(("value", "hint"), [(2**53 + 1, float), ([2**53 + 1], list[float])])
+def test_an_integer_that_a_float_cannot_hold_is_refused_where_a_float_is_wanted(value: Any, hint: Any) -> None:
+    with pytest.raises(InvalidArguments, match="a float cannot hold exactly: annotate it as int"):
+        Signature.of(of(hint)).encode((value,), {})
+
+
 @given(ANYTHING, st.sampled_from(HINTS))
 @settings(deadline=None, max_examples=400)
 def test_whatever_is_given_arrives_equal_or_is_refused(value: Any, hint: Any) -> None:

@@ -66,7 +66,9 @@ def find_difference(given: Any, got: Any) -> Difference | None:
 def _compare_others(given: Any, got: Any) -> Difference | None:
     match got:
         case float() if isinstance(given, int) and not isinstance(given, bool):
-            return None if MIN_INT64 <= given <= MAX_INT64 else ("", TOO_LARGE)
+            if not MIN_INT64 <= given <= MAX_INT64:
+                return "", TOO_LARGE
+            return None if given == got else ("", f"is {given}, which a float cannot hold exactly: annotate it as int")
         case None:
             return ("", NOT_FINITE) if isinstance(given, float) else _describe_change(given, got)
         case Decimal() if isinstance(given, Decimal):
