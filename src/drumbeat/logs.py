@@ -6,8 +6,10 @@ the program has done so, nor where it is a guest of the program (`serve`, enqueu
 
 from __future__ import annotations
 
+import codecs
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, TextIO
@@ -15,11 +17,12 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from . import tracing
-from .durations import from_us
 from .redaction import mask_urls, redact
 
 TOKEN_FIELD = "token"
 """A fencing token of a job or a lock: not a secret, unlike other fields of this name."""
+_MAX_TIME_US = 253_402_300_799_999_999
+"""The last one of year 9999."""
 FieldSource = Callable[[], Mapping[str, Any]]
 _field_sources: list[FieldSource] = []
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -91,13 +94,20 @@ def get_fields(record: logging.LogRecord) -> dict[str, Any]:
     return redacted
 
 
-class TextLines(logging.Formatter):
+class _Lines(logging.Formatter):
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        try:
+            return super().formatException(ei)
+        except ImportError:  # the interpreter is ending: source lines can no longer be read
+            return f"{ei[0].__qualname__}: {ei[1]}"
+
+
+class TextLines(_Lines):
     """`09:30:00.125 WARNING job failed job=... task=charge attempt=2`, times in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        created = from_us(int(record.created * 1_000_000))
         name = "" if record.name.startswith("drumbeat") else f" {record.name}:"
-        words = [f"{created:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
+        words = [_format_time("%H:%M:%S", record, 3), f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
         words += [f"{key}={_format_value(value)}" for key, value in get_fields(record).items()]
         # One record is one line, whatever its fields contain; only a traceback takes more.
         line = _escape_unprintable(" ".join(words))
@@ -109,14 +119,14 @@ class TextLines(logging.Formatter):
         return line
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(_Lines):
     """One JSON object a line: time, level, logger, message, the record's fields, the current span's ids, any traceback."""
 
     _encoder = msgspec.json.Encoder(enc_hook=lambda value: mask_urls(str(value)))
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": from_us(int(record.created * 1_000_000)),
+            "time": _format_time("%Y-%m-%dT%H:%M:%S", record, 6) + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": mask_urls(record.getMessage()),
@@ -135,12 +145,27 @@ class JsonLines(logging.Formatter):
             return self._encoder.encode(safe).decode()
 
 
+def _format_time(form: str, record: logging.LogRecord, digits: int) -> str:
+    """The time of a record in UTC, with a fraction of so many digits.
+
+    Without datetime: records are made until the interpreter has ended, for example of failed tasks that the program kept, and
+    Python 3.13 and 3.14 die with SIGSEGV when a timedelta is made while they end (python/cpython#132413).
+    """
+    us = min(max(int(record.created * 1_000_000), 0), _MAX_TIME_US)
+    return f"{time.strftime(form, time.gmtime(us // 1_000_000))}.{us % 1_000_000:06d}"[: digits - 6 or None]
+
+
 def _format_value(value: object) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else mask_urls(str(value))
     return repr(text) if not text or " " in text else text
 
 
+def _escape(char: str) -> str:
+    # Not by the name of the codec, which would be imported on first use: an interpreter that is ending imports nothing.
+    return codecs.unicode_escape_encode(char)[0].decode()
+
+
 def _escape_unprintable(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if char.isprintable() else _escape(char) for char in text)

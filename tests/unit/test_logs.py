@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -52,6 +54,46 @@ def test_a_json_line_has_the_fields_as_they_are() -> None:
         "task": "charge",
         "attempt": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("created", "shown"), [(-1e30, "1970-01-01T00:00:00.000000Z"), (1e30, "9999-12-31T23:59:59.999999Z")]
+)
+def test_a_clock_that_was_patched_does_not_lose_the_line(created: float, shown: str) -> None:
+    made = record("job failed", created=created)
+    assert json.loads(logs.JsonLines().format(made))["time"] == shown
+    assert logs.TextLines().format(made).startswith(shown[11:23])
+
+
+ENDING = """
+import asyncio, logging, uvloop
+from drumbeat import logs
+
+logs.configure("info", FORM)
+
+async def fails():
+    raise ValueError("kept by the program")
+
+async def main():
+    return asyncio.get_running_loop().create_task(fails())
+
+loop = uvloop.new_event_loop()
+kept = loop.run_until_complete(main())
+loop.run_until_complete(asyncio.sleep(0))
+kept.itself = kept  # destroyed when the interpreter ends
+loop.close()
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_record_that_is_made_while_the_interpreter_ends_is_written(form: str) -> None:
+    """On Python 3.13 the process died with SIGSEGV: python/cpython#132413."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDING.replace("FORM", repr(form))], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Task exception was never retrieved" in ended.stderr, ended.stderr
+    assert "ValueError: kept by the program" in ended.stderr
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, "\ud800", {1, 2}])

@@ -10,6 +10,7 @@ import functools
 import inspect
 import json
 import re
+import sys
 import types
 import typing
 from collections import deque
@@ -42,6 +43,8 @@ _MAY_BE_LARGE = (
 
 
 _REFUSED_UNION = re.compile(r"union.* - type `(.*)` is not supported")
+_PRIVATE_MODULE = re.compile(r"\b([^\W\d_]\w*(?:\.[^\W\d_]\w*)*)\._\w+\.(\w+)")
+"""A class of a private module within a package that may export it: `pathlib._local.Path`."""
 _CHOOSE = "choose one of them"
 _UNION_REASONS = (
     ("str-like", "they are all stored as text", f"{_CHOOSE}, or put each into a field of its own"),
@@ -204,7 +207,7 @@ def describe_refused_union(error: BaseException) -> str | None:
     found = _REFUSED_UNION.search(str(error))
     if found is None:
         return None
-    union = found[1].replace("typing.", "").replace("__main__.", "")
+    union = _as_written(found[1]).replace("__main__.", "")
     for words, kind, advice in _UNION_REASONS:
         if words in str(error):
             return f"JSON cannot tell the members of {union} apart: {kind}; {advice}"
@@ -215,4 +218,14 @@ def format_hint(hint: Any) -> str:
     """The type as it is written in code."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__
-    return str(hint).replace("typing.", "")
+    return _as_written(str(hint))
+
+
+def _as_written(text: str) -> str:
+    """Types as programs import them: Python 3.13 itself calls Path `pathlib._local.Path`."""
+    return _PRIVATE_MODULE.sub(_to_public_name, text).replace("typing.", "")
+
+
+def _to_public_name(found: re.Match[str]) -> str:
+    public, name = found.groups()
+    return f"{public}.{name}" if name in vars(sys.modules.get(public, object)) else found[0]
