@@ -189,6 +189,16 @@ async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.As
     assert (await api.get(f"{API}/audit", params={"before": "yesterday"})).status_code == 422
 
 
+@pytest.mark.parametrize("time", ["yesterday", "2026-02-30T00:00:00Z", "9:30"])
+async def test_what_is_no_time_is_refused_in_our_words(api: httpx.AsyncClient, time: str) -> None:
+    for path, name in (("stats", "since"), ("jobs", "since"), ("stats", "until")):
+        answer = await api.get(f"{API}/{path}", params={name: time})
+        assert (answer.status_code, answer.json()["argument"]) == (422, name)
+        assert (
+            answer.json()["detail"] == f"{name}: must be a time with its offset from UTC, such as 2026-01-31T09:30:00Z"
+        )
+
+
 async def test_the_system_tells_settings_with_their_origin_and_hides_what_is_secret(
     store_url: str, open_browser: OpenBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,8 +92,6 @@ async def test_what_they_raise_is_the_failure_and_what_they_swallow_is_not_forgo
                 raise
         if trouble == "after":
             raise ConnectionError("not committed")
-        if trouble == "twice":
-            yield
 
     @app.task(retries=0)
     async def work(fails: bool) -> str:
@@ -112,7 +110,6 @@ async def test_what_they_raise_is_the_failure_and_what_they_swallow_is_not_forgo
             for trouble, fails, error in (
                 ("before", False, "no connection"),
                 ("after", False, "not committed"),
-                ("twice", False, "generator didn't stop"),
                 ("raise", True, "of the handler"),
                 ("swallow", True, "of the handler"),
                 ("replace", True, "no use"),
@@ -161,6 +158,84 @@ async def test_in_a_child_process_they_run_where_the_handler_runs() -> None:
         ["session of on_loop in MainThread", "MainThread", "in_process"],
         ["in_thread in drumbeat-handler-1", "drumbeat-handler-1", "in_process", "on_loop"],
     ]
+
+
+@contextlib.contextmanager
+def never_yields() -> Iterator[None]:
+    if tenant.get() == "":
+        yield
+
+
+def yields_twice() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        yield
+
+
+async def never_yields_async() -> AsyncIterator[None]:
+    if tenant.get() == "":
+        yield
+
+
+@contextlib.asynccontextmanager
+async def yields_twice_async() -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        yield
+
+
+ONCE = "a function that surrounds jobs yields exactly once in each run"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["handler succeeds", "handler fails"])
+@pytest.mark.parametrize(
+    ("function", "fault", "runs"),
+    [
+        (never_yields, "never_yields ended without a `yield`", 0),
+        (never_yields_async, "never_yields_async ended without a `yield`", 0),
+        (yields_twice, "yields_twice yielded a second time", 1),
+        (yields_twice_async, "yields_twice_async yielded a second time", 1),
+    ],
+)
+async def test_one_that_does_not_yield_once_fails_the_attempt_with_one_clear_message(
+    function: Any, fault: str, runs: int, fails: bool
+) -> None:
+    app, ran = Drumbeat(name="yields"), list[int]()
+    app.around(function)
+
+    @app.task(retries=0)
+    async def work() -> None:
+        ran.append(1)
+        if fails:
+            raise ValueError("of the handler")
+
+    async with Kit(app) as kit:
+        job = await work.enqueue()
+        await kit.run_until_idle()
+        error = (await app.jobs.show(job.id)).error
+    assert len(ran) == runs
+    assert error is not None and error.type == "drumbeat.errors.ConfigError"
+    assert error.message.endswith(f": {fault}: {ONCE}") and "test_around.py:" in error.message
+
+
+async def test_a_context_manager_of_the_program_that_does_not_yield_is_its_own_matter() -> None:
+    app = Drumbeat(name="its own")
+
+    @app.around
+    def scope() -> Iterator[None]:
+        with never_yields():
+            yield
+
+    @app.task(retries=0)
+    def work() -> None: ...
+
+    async with Kit(app) as kit:
+        job = await work.enqueue()
+        await kit.run_until_idle()
+        error = (await app.jobs.show(job.id)).error
+    assert error is not None and error.message == "generator didn't yield"
 
 
 def test_an_async_one_is_refused_where_it_would_surround_a_def_handler() -> None:

@@ -118,6 +118,8 @@ def _validation_problem(error: msgspec.ValidationError) -> Problem:
     argument = place.rstrip("`").lstrip(".") or None
     if argument is None and (found := re.search(r"field `(\w+)`", message)):
         argument = found[1]
+    if "datetime" in message:
+        message = "must be a time with its offset from UTC, such as 2026-01-31T09:30:00Z"
     return Problem(422, f"{argument}: {message}" if argument else message, argument=argument)
 
 

@@ -65,6 +65,7 @@ LEAF_CALLS = {
     ("clock.py", "SystemClock.now_us"),
     ("store/sqlite/connection.py", "SqliteConnection.run"),
     ("store/sqlite/connection.py", "SqliteConnection.in_transaction"),
+    ("store/sqlite/writer.py", "WriteHandler._begin"),
     ("store/sqlite/writer.py", "WriteHandler._checkpoint"),
     ("store/sqlite/token_clock.py", "TokenClock.is_reserved"),
     ("store/sqlite/token_clock.py", "TokenClock.lowest"),

@@ -250,6 +250,27 @@ async def test_now_is_taken_inside_the_write_lock(sqlite: SqliteStore, path: Pat
     assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
 
 
+async def test_now_is_taken_after_a_wait_for_a_lock_of_sqlite_itself(
+    sqlite: SqliteStore, path: Path, clock: FakeClock
+) -> None:
+    """Longer than tokens are reserved for: they are reserved again."""
+    instance = await worker(sqlite)
+    job = new_job()
+    await sqlite.jobs.add([job])
+    stranger = SqliteConnection(path, read_only=False)
+    stranger.run("BEGIN IMMEDIATE")
+    call = asyncio.Task(claim(sqlite, instance))
+    done, _ = await asyncio.wait([call], timeout=0.1)
+    assert not done
+    clock.jump(3_600)
+    stranger.run("COMMIT")
+    stranger.close()
+    [claimed] = await call
+    assert claimed.token == clock.now_us()
+    writing = sqlite._parts.writer._handler
+    assert writing._tokens.is_reserved(clock.now_us())
+
+
 async def test_tokens_grow_when_the_clock_steps_back(sqlite: SqliteStore, clock: FakeClock) -> None:
     instance = await worker(sqlite)
     job = await claimed_one(sqlite, instance, run_at=clock.now_us() - 10 * HOUR)
@@ -449,11 +470,11 @@ async def test_large_batches_do_not_share_a_transaction_so_that_others_can_write
     sizes: list[int] = []
     transaction = WriteHandler._run_transaction
 
-    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext], now: int) -> Any:
+    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext]) -> Any:
         sizes.append(
             sum(len(request.argument.jobs) for request in group if isinstance(request.argument, SqliteInsertBatch))
         )
-        return transaction(self, db, group, now)
+        return transaction(self, db, group)
 
     monkeypatch.setattr(WriteHandler, "_run_transaction", counted)
     batches = [[new_job() for _ in range(4_000)] for _ in range(10)]

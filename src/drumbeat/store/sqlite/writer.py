@@ -3,7 +3,7 @@
 request, request, request          each: work(write, argument)
           |
 take the write lock (flock)        requests that arrive while this waits join the group
-now = clock; BEGIN IMMEDIATE       the time is taken inside the lock: waiting makes no job early and no token old
+BEGIN IMMEDIATE; now = clock       the time is taken inside both locks: waiting makes no job early and no token old
 each unit in a savepoint           one that fails undoes nothing of the others; requests of a kind are one unit
 COMMIT                             visible to all, and safe from the death of any process
 checkpoint if the log is long      inside the lock: nobody writes during a checkpoint
@@ -130,10 +130,7 @@ class WriteHandler(GroupHandler[WriteContext]):
             # A durable group is checked when it is on disk, just before it is acknowledged.
             identity.check(refresh=not durable)
             try:
-                now = self._clock.now_us()
-                if not self._tokens.is_reserved(now):
-                    self._reserve_tokens(db, now)
-                results, write = self._run_transaction(db, wanted, now)
+                results, write = self._run_transaction(db, wanted)
             except Exception:
                 identity.check()  # a lost file is the reason, whatever SQLite reports
                 raise
@@ -181,11 +178,21 @@ class WriteHandler(GroupHandler[WriteContext]):
                 raise
             self.db = db
 
-    def _reserve_tokens(self, db: SqliteConnection, now: int) -> None:
+    def _begin(self, db: SqliteConnection) -> int:
+        """Begin a transaction. Returns its time, for which tokens are reserved: that of after any wait for a lock of SQLite's
+        own, which another program may hold."""
+        db.run("BEGIN IMMEDIATE")
+        while not self._tokens.is_reserved(now := self._clock.now_us()):
+            db.run("ROLLBACK")
+            self._reserve_tokens(db)
+            db.run("BEGIN IMMEDIATE")
+        return now
+
+    def _reserve_tokens(self, db: SqliteConnection) -> None:
         """Every few minutes. Waits for the disk, with the write lock held."""
         db.run("BEGIN IMMEDIATE")
         try:
-            reservation = self._tokens.reserve(db, now)
+            reservation = self._tokens.reserve(db, self._clock.now_us())
             db.run("COMMIT")
         finally:
             if db.in_transaction:
@@ -194,11 +201,11 @@ class WriteHandler(GroupHandler[WriteContext]):
         self._tokens.accept(reservation)
 
     def _run_transaction(
-        self, db: SqliteConnection, group: RequestGroup[WriteContext], now: int
+        self, db: SqliteConnection, group: RequestGroup[WriteContext]
     ) -> tuple[list[RequestResult], WriteContext]:
         units = [group] if len(group) == 1 else _group_by_kind(group)
-        db.run("BEGIN IMMEDIATE")
         try:
+            now = self._begin(db)
             write = WriteContext(db, now, self._tokens.lowest(now))
             results: list[RequestResult] = []
             for unit in units:
@@ -245,7 +252,8 @@ class WriteHandler(GroupHandler[WriteContext]):
         if len(unit) == 1:
             return [(unit[0].future, None, error)]
         if not savepoint:
-            write.db.run("BEGIN IMMEDIATE")
+            write.now = self._begin(write.db)
+            write.lowest_token = self._tokens.lowest(write.now)
         return [result for request in unit for result in self._run_unit(write, [request], savepoint=True)]
 
     def _acknowledge(self, results: list[RequestResult], error: OSError | None) -> None:
