@@ -98,8 +98,11 @@ class TestInTheHandlersTransaction:
                 pass
 
         async with app, run_worker(app):
-            jobs = [await complete.using(key="own").enqueue(), await transact.using(key="ours").enqueue()]
-            await until(lambda: len(followed) == 2, what="what follows")
+            # One after the other: `db` blocks the loop while it waits for a lock that the transaction of the other may hold.
+            jobs = [await complete.using(key="own").enqueue()]
+            await until(lambda: len(followed) == 1, what="what follows the first")
+            jobs.append(await transact.using(key="ours").enqueue())
+            await until(lambda: len(followed) == 2, what="what follows the second")
             assert [(await app.jobs.wait(job.id, timeout=10)).state for job in jobs] == [JobState.SUCCEEDED] * 2
             assert len(await app.jobs.list(task="complete.on_success")) == 1
         assert sorted(followed, key=str) == [("ours", None, 0), ("own", [1], 1)]
