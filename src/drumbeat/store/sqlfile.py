@@ -13,7 +13,6 @@ Lists and sources are given by the engine (see job_columns.py). This module know
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from importlib import resources
 
 import msgspec
@@ -171,7 +170,6 @@ def change_names(statements: EngineStatements, change: Callable[[str], str]) -> 
     )
 
 
-@lru_cache(maxsize=256)
 def repeat_row(statement: str, count: int) -> str:
     """The statement with its row of placeholders, `VALUES (?, ?)`, written `count` times.
 

@@ -4,11 +4,13 @@ This module knows nothing of jobs, nor of threads: `writer` and `reader` decide 
 """
 
 import ctypes
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
@@ -25,6 +27,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 # Batches are padded to one of these sizes with rows of NULL, so that there are few statements to prepare.
 _BATCH_SIZES = (1, 8, 64, 512)
+_NUMBERED = re.compile(r"\?(\d+)")
 _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -134,18 +137,19 @@ class SqliteConnection:
             self._db.text_factory = before
 
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
-        """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
+        """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None; ?1 is fixed[0].
 
         Returns how many rows it changed.
         """
         if len(rows) == 1:
-            cursor = self._execute(sql, (*fixed, *rows[0]))
+            text, before, after = batch_statement(sql, 1)
+            cursor = self._execute(text, [*[fixed[at] for at in before], *rows[0], *[fixed[at] for at in after]])
             if cursor.rowcount:
                 self.last_rowid = cursor.lastrowid or 0
             return cursor.rowcount
         changed = 0
-        for parameters, statement in _split_batches(sql, width, rows, fixed):
-            cursor = self._execute(statement, parameters)
+        for text, parameters in _split_batches(sql, width, rows, fixed):
+            cursor = self._execute(text, parameters)
             if cursor.rowcount:
                 changed += cursor.rowcount
                 self.last_rowid = cursor.lastrowid or 0
@@ -194,15 +198,40 @@ def _decode_lossless(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
+class BatchStatement(NamedTuple):
+    """A statement for a number of rows, all of whose placeholders are nameless."""
+
+    text: str
+    before: Sequence[int]
+    """Which fixed parameters stand before the rows."""
+    after: Sequence[int]
+
+
+@lru_cache(maxsize=256)
+def batch_statement(sql: str, count: int) -> BatchStatement:
+    """The statement for `count` rows, with `?` in the place of each ?1, ?2 ...
+
+    Python 3.12.0 to 3.12.3 take these for names, and warn (python/cpython#117995): an error where a program, or one of its
+    handlers, makes errors of warnings.
+    """
+    text = repeat_row(sql, count)
+    fixed = [(found.start(), int(found[1]) - 1) for found in _NUMBERED.finditer(text)]
+    rows_at = text.index("VALUES (?")
+    before, after = ([number for at, number in fixed if (at < rows_at) is side] for side in (True, False))
+    return BatchStatement(_NUMBERED.sub("?", text), before, after)
+
+
 def _split_batches(
     sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any]
-) -> Iterator[tuple[list[Any], str]]:
+) -> Iterator[tuple[str, list[Any]]]:
     largest = _BATCH_SIZES[-1]
     for start in range(0, len(rows), largest):
         chunk = rows[start : start + largest] if len(rows) > largest else rows
         size = next(size for size in _BATCH_SIZES if size >= len(chunk))
-        parameters = [*fixed]
+        text, before, after = batch_statement(sql, size)
+        parameters = [fixed[at] for at in before]
         for row in chunk:
             parameters += row
         parameters += [NULL] * ((size - len(chunk)) * width)
-        yield parameters, repeat_row(sql, size)
+        parameters += [fixed[at] for at in after]
+        yield text, parameters

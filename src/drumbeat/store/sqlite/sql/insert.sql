@@ -1,5 +1,5 @@
 -- Statements that store new jobs. A batch arrives as the rows of one VALUES.
--- Where VALUES is repeated, the fixed parameters ?1, ?2 ... stand before it in the text: `?` counts on from the largest so far.
+-- ?1, ?2 ... are fixed parameters beside them; `connection.batch_statement` makes nameless ones of them.
 -- In a row of VALUES -1 stands for NULL (see connection.NULL): `nullif(columnN, -1)` wherever a column may be NULL. Batches
 -- are filled up with rows of -1, which every statement must skip.
 
