@@ -278,6 +278,11 @@ def test_rude_jobs_on_every_engine(tmp_path: Path, engine: str) -> None:
         assert played.jobs[kind].state.value == rude.ON_LOOP[kind][1]
 
 
+def test_what_disturbs_its_process_harms_no_engine(tmp_path: Path, engine: str) -> None:
+    """A driver may warn where another does not, and a warning may be an error."""
+    check_good(play(tmp_path / "stage", [(rude.rude_in_thread, kind) for kind in rude.DISTURBS], engine=engine))
+
+
 # Batches, follow-ups, rooms, subscribers.
 
 
