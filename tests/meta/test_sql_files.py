@@ -91,6 +91,18 @@ def test_every_statement_that_is_named_is_there(engine: str) -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and is_statements(node.value)
     }
-    parts = {"jobs", "instances", "inspect", "search", "locks", "schedules", "rooms", "audit", "health", "stats"}
+    parts = {
+        "jobs",
+        "steps",
+        "instances",
+        "inspect",
+        "search",
+        "locks",
+        "schedules",
+        "rooms",
+        "audit",
+        "health",
+        "stats",
+    }
     assert len(named) > 50
     assert named - statement_names(engine) - parts - {"malformed", "schema"} - set(dir(str)) == set()

@@ -165,6 +165,7 @@ class CoordinatedStore(Store):
         self.instances = first.instances
         self.stats = first.stats
         self.inspect = first.inspect
+        self.steps = first.steps
         self.transactional = first.transactional
         self.schedules = first.schedules
         self.audit = first.audit

@@ -41,6 +41,7 @@ class EngineStatements(msgspec.Struct, frozen=True, kw_only=True):
     """All statements of an engine, by the names of their files."""
 
     jobs: Statements
+    steps: Statements
     instances: Statements
     inspect: Statements
     search: Statements

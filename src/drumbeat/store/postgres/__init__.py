@@ -22,6 +22,7 @@ from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.rooms import PostgresRooms
 from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.stats import PostgresStats
+from drumbeat.store.postgres.steps import PostgresSteps
 from drumbeat.store.postgres.transactional import PostgresTransactional
 from drumbeat.store.postgres.wake import PostgresWake
 from drumbeat.store.protocol import Store
@@ -41,6 +42,7 @@ class PostgresStore(Store):
         self.url = address.masked_url
         self._parts = parts
         self.jobs = PostgresJobs(parts)
+        self.steps = PostgresSteps(parts)
         self.instances = PostgresInstances(parts)
         self.locks = PostgresLocks(parts)
         self.schedules = PostgresSchedules(parts)

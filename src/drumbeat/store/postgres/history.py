@@ -84,9 +84,8 @@ class HistoryPartitions:
         if not await self._connection.call(partial(self._detach, name), timeout=LONG_TIMEOUT):
             return False
         dropped = await self._connection.call(partial(self._drop_day, name), timeout=LONG_TIMEOUT)
-        await self._connection.call(
-            lambda session: session.execute(self._jobs.prune_attempts, before, 10 * limit), timeout=LONG_TIMEOUT
-        )
+        for statement in (self._jobs.prune_attempts, self._jobs.prune_steps):
+            await self._connection.call(partial(_execute, statement, before, 10 * limit), timeout=LONG_TIMEOUT)
         return dropped
 
     async def _has_rows(self, name: str, session: Session) -> bool:
@@ -122,6 +121,10 @@ class HistoryPartitions:
         finally:
             if not self._connection.pooled:
                 await session.execute(self._sql.reset_timeouts)
+
+
+async def _execute(statement: str, before: int, limit: int, session: Session) -> None:
+    await session.execute(statement, before, limit)
 
 
 def day_start_us(name: str) -> int:

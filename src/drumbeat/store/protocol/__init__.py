@@ -20,6 +20,7 @@ from .locks import LockStore as LockStore
 from .rooms import RoomStore as RoomStore
 from .schedules import ScheduleStore as ScheduleStore
 from .stats import StatsStore as StatsStore
+from .steps import StepStore as StepStore
 from .transactional import EngineTransaction as EngineTransaction
 from .transactional import Transactional as Transactional
 from .wake import Wake as Wake
@@ -31,6 +32,7 @@ class Store(Protocol):
     url: str
     """Without a password: safe for messages."""
     jobs: JobStore
+    steps: StepStore
     instances: InstanceStore
     schedules: ScheduleStore
     locks: LockStore

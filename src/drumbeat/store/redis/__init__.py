@@ -21,6 +21,7 @@ from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rooms import RedisRooms
 from drumbeat.store.redis.schedules import RedisSchedules
 from drumbeat.store.redis.stats import RedisStats
+from drumbeat.store.redis.steps import RedisSteps
 from drumbeat.store.redis.transactional import RedisTransactional
 from drumbeat.store.redis.wake import RedisWake
 
@@ -36,6 +37,7 @@ class RedisStore(Store):
         self._pool = RedisPool(address, namespace)
         completion = CompletionClient(self._pool)
         self.jobs = RedisJobs(self._pool, completion)
+        self.steps = RedisSteps(self._pool)
         self.instances = RedisInstances(self._pool)
         self.schedules = RedisSchedules(self._pool)
         self.locks = RedisLocks(self._pool)

@@ -22,6 +22,7 @@ from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.rooms import SqliteRooms
 from drumbeat.store.sqlite.schedules import SqliteSchedules
 from drumbeat.store.sqlite.stats import SqliteStats
+from drumbeat.store.sqlite.steps import SqliteSteps
 from drumbeat.store.sqlite.transactional import SqliteTransactional
 from drumbeat.store.sqlite.wake import SqliteWake
 
@@ -37,6 +38,7 @@ class SqliteStore(Store):
         self.url = url
         self._parts = parts
         self.jobs = SqliteJobs(parts, parts.sql.jobs)
+        self.steps = SqliteSteps(parts, parts.sql.steps)
         self.instances = SqliteInstances(parts, parts.sql.instances)
         self.schedules = SqliteSchedules(parts, parts.sql.schedules)
         self.locks = SqliteLocks(parts, parts.sql.locks)

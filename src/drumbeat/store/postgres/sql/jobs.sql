@@ -150,6 +150,9 @@ SELECT {{stored from live_row}}, drumbeat.now_us() AS now
        attempts AS (
        DELETE FROM drumbeat.attempt
         WHERE id = ANY (ARRAY(SELECT old.id FROM old))),
+       steps AS (
+       DELETE FROM drumbeat.step
+        WHERE job = ANY (ARRAY(SELECT old.id FROM old))),
        pruned AS (
        DELETE FROM drumbeat.history
         WHERE id = ANY (ARRAY(SELECT old.id FROM old))
@@ -169,6 +172,18 @@ DELETE FROM drumbeat.attempt
           AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = attempt.id)
           AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = attempt.id)
           AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = attempt.id)
+        LIMIT $2));
+
+-- name: prune_steps
+-- The same of steps.
+DELETE FROM drumbeat.step
+ WHERE ctid = ANY (ARRAY(
+       SELECT step.ctid
+         FROM drumbeat.step
+        WHERE step.started_at < $1
+          AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = step.job)
+          AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = step.job)
+          AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = step.job)
         LIMIT $2));
 
 -- name: raise_pruned_before

@@ -115,7 +115,7 @@ end
 local function delete_job(id, name)
   safe_write('HDEL', P .. 'job:' .. name, id)
   safe_write('HDEL', P .. 'ended:' .. name, id)
-  call('DEL', P .. 'attempts:' .. id)
+  call('DEL', P .. 'attempts:' .. id, P .. 'steps:' .. id)
   compact_bucket(name, 1)
 end
 

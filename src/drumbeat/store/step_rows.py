@@ -1,0 +1,21 @@
+"""What the engines share about steps of jobs. Pure."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from drumbeat.core.claim import WriteStatus
+from drumbeat.core.step import NewStep, StepRecord
+from drumbeat.ids import JobId
+
+
+def to_statuses(steps: Sequence[NewStep], current: Collection[tuple[JobId, int]]) -> list[WriteStatus]:
+    """APPLIED for each step whose claim is current, else STALE."""
+    claims = [(step.claim.id, step.claim.token) for step in steps]
+    return [WriteStatus.APPLIED if claim in current else WriteStatus.STALE for claim in claims]
+
+
+def group_by_job(ids: Iterable[JobId], steps: Iterable[StepRecord]) -> dict[JobId, list[StepRecord]]:
+    """The steps of each of these jobs, in their order."""
+    found: dict[JobId, list[StepRecord]] = {id: [] for id in ids}
+    for step in steps:
+        found[step.job].append(step)
+    return found
