@@ -2,7 +2,7 @@
 
 from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat
-from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
+from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job, current_step
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
 from drumbeat.core.job_query import QueueInfo, QueueStats, TaskStats
@@ -88,6 +88,7 @@ __all__ = [
     "TicketInfo",
     "abort_signal",
     "current_job",
+    "current_step",
     "local_lock",
 ]
 

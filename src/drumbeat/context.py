@@ -4,13 +4,13 @@ A RunningJob is made for each run and set in a context variable, which threads o
 store: the worker carries progress and aborts; completions go through a `Completer`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from drumbeat import logs
 from drumbeat.core.claim import ClaimedJob
@@ -20,6 +20,8 @@ from drumbeat.ids import InstanceId, JobId
 from drumbeat.reason_signal import ReasonSignal
 
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 
 class AbortReason(StrEnum):
@@ -66,6 +68,21 @@ class JobTransaction(AbstractAsyncContextManager[Any, None], AbstractContextMana
     """A transaction on a connection of its own that commits the block's writes together with the job's completion."""
 
 
+class RunSteps(Protocol):
+    """The steps of one run."""
+
+    @property
+    def unused(self) -> list[str]: ...
+
+    async def step(
+        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any
+    ) -> Any: ...
+
+    def step_sync(
+        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any
+    ) -> Any: ...
+
+
 class Completer(Protocol):
     """Completes a job on behalf of its handler."""
 
@@ -77,6 +94,8 @@ class Completer(Protocol):
     def complete_sync(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
 
     def transaction(self, job: "RunningJob") -> JobTransaction: ...
+
+    def open_steps(self, job: "RunningJob") -> RunSteps: ...
 
 
 class ClaimedField(Generic[T]):
@@ -100,6 +119,13 @@ class RunningJob:
     started_us: int
     completion: Completion | None = None
     aborted: AbortSignal = field(default_factory=AbortSignal)
+    steps: RunSteps | None = None
+    """None: this run has made no step."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Its handler has neither completed it nor made steps, as most."""
+        return self.completion is None and self.steps is None
 
     @property
     def claimed(self) -> ClaimedJob:
@@ -170,11 +196,72 @@ class RunningJob:
         """
         return self._completer.transaction(self)
 
+    @overload
+    async def step(
+        self, name: str, function: Callable[..., Awaitable[R]], /, *args: Any, conn: Any, **kwargs: Any
+    ) -> R: ...
+
+    @overload
+    async def step(self, name: str, function: Callable[..., R], /, *args: Any, conn: Any, **kwargs: Any) -> R: ...
+
+    @overload
+    async def step(self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    async def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    async def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any
+    ) -> Any:
+        """Call a function and put its result on record, before this returns. If the job runs again, after a failure, a crash or
+        a sleep, the function is not called again: the result on record is returned, decoded by the function's annotation.
+
+            receipt = await current_job().step("charge", charge_card, order)
+
+        Until its result is on record a step may be called again: after a crash between its effect and the record. Give services
+        that take one an idempotency key, `current_step().key`, which is the same in every run. With `conn`, a connection as in
+        `complete`, the record is part of your transaction on it: what the function writes there and the record are committed
+        together, or not at all.
+
+        A `def` function runs in a thread. A name stands for one step of the job and is used once in a run: in loops, give each
+        its own, such as f"page:{number}". A step that raises leaves no record.
+
+        Raises:
+            StepError: a name twice, a step inside of a step, a result that cannot be kept or read; the job is a dead letter.
+            Aborted: this run should stop, or the job is no longer this worker's.
+            NotTransactional: the store has no transactions that a step can share.
+        """
+        return await self._open_steps().step(name, function, args, kwargs, conn)
+
+    @overload
+    def step_sync(self, name: str, function: Callable[..., R], /, *args: Any, conn: Any, **kwargs: Any) -> R: ...
+
+    @overload
+    def step_sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def step_sync(self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any) -> Any:
+        """As `step`, for `def` handlers; the function is called in the same thread."""
+        return self._open_steps().step_sync(name, function, args, kwargs, conn)
+
+    def _open_steps(self) -> RunSteps:
+        if self.steps is None:
+            self.steps = self._completer.open_steps(self)
+        return self.steps
+
     def check(self) -> None:
         """Raise Aborted if this job should stop; a drained attempt is not charged."""
         self.aborted.check()
 
 
+class CurrentStep(NamedTuple):
+    """The step whose function is running here."""
+
+    name: str
+    key: str
+    """The job's id and the step's name: the same in every run of the job, and of no other step."""
+
+
+CURRENT_STEP: ContextVar[CurrentStep] = ContextVar("drumbeat_current_step")
 CURRENT_JOB: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
 CURRENT_BATCH: ContextVar[Sequence[ClaimedJob]] = ContextVar("drumbeat_current_batch")
 """The jobs of a batch handler, which has no current job."""
@@ -199,6 +286,18 @@ def current_job() -> RunningJob:
         return CURRENT_JOB.get()
     except LookupError:
         raise NotInJob() from None
+
+
+def current_step() -> CurrentStep:
+    """The step whose function runs this code: `current_step().key` is for services that take an idempotency key.
+
+    Raises:
+        NotInJob: not inside a function that `job.step(...)` calls.
+    """
+    try:
+        return CURRENT_STEP.get()
+    except LookupError:
+        raise NotInJob("current_step()", "inside a function that `job.step(...)` calls") from None
 
 
 def abort_signal() -> AbortSignal:

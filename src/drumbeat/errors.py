@@ -17,6 +17,7 @@ DrumbeatError
 |   +-- ClaimLost               a completion was refused: the job is no longer this worker's
 |   `-- TransactionTooLong      it kept every other writer waiting
 +-- JobNotFound  JobExpired  NotInJob
++-- StepError                   a step that cannot be made or read as asked: the job is a dead letter
 +-- JobError                    raised by `result()`
 |   +-- JobFailed  JobCancelled  JobNotStarted  JobTimedOut  ResultNotKept
 `-- LockError
@@ -218,9 +219,20 @@ class JobExpired(DrumbeatError):
 class NotInJob(DrumbeatError):
     """`current_job()` or `abort_signal()` was called outside a handler."""
 
-    def __init__(self, called: str = "current_job()") -> None:
-        super().__init__(f"no job is running here: {called} works only inside a handler that a worker called")
+    def __init__(self, called: str = "current_job()", where: str = "inside a handler that a worker called") -> None:
+        super().__init__(f"no job is running here: {called} works only {where}")
         self.called = called
+
+
+class StepError(DrumbeatError):
+    """A step of a running job cannot be made or read as asked. A retry cannot help: the job becomes a dead letter, which keeps
+    its other steps; replay it once the program is mended."""
+
+    def __init__(self, id: str, step: str, problem: str) -> None:
+        super().__init__(f"step {step!r} of job {id} {problem}" if step else f"a step of job {id} {problem}")
+        self.id = id
+        self.step = step
+        self.problem = problem
 
 
 class JobError(DrumbeatError):

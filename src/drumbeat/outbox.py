@@ -23,8 +23,10 @@ import msgspec
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.step import NewStep
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.ids import InstanceId
 from drumbeat.retry import Backoff, Snooze
 from drumbeat.store.protocol import EngineTransaction, Store, Transactional
 from drumbeat.tasks import BatchTask, Call
@@ -118,6 +120,12 @@ class OutboxTransactional:
 
     def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
         self._transactional.complete_sync(conn, completed)
+
+    async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        await self._transactional.record_step(conn, instance, step)
+
+    def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        self._transactional.record_step_sync(conn, instance, step)
 
     def transaction(self) -> EngineTransaction:
         return self._transactional.transaction()

@@ -23,7 +23,7 @@ from drumbeat.store.redis.record_format import EndRecord, JobHeader, LiveState
 from drumbeat.store.sqlite.schema import MIGRATIONS, split_statements
 from drumbeat.web.api.records import JobRecord
 
-ROW_ONLY = {"outcome", "blocked_since"}
+ROW_ONLY = {"outcome", "blocked_since", "has_run"}
 """Columns that no `Job` shows."""
 TABLES = {"job": LIVE, "history": ENDED, "dead": ENDED}
 
@@ -78,7 +78,8 @@ def test_redis_stores_all_of_a_job() -> None:
     assert set(JOB_FIELDS) - stored == {"id", "args", "unique", "cancel_requested", "progress"}
     assert set(GIVEN_FIELDS) - set(JobHeader.__struct_fields__) == {"id", "args", "unique"}
     claimed = [name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__]
-    assert list(ClaimedJob.__struct_fields__[-len(claimed) :]) == claimed, "rows.py passes these as its last arguments"
+    *fields, last = ClaimedJob.__struct_fields__
+    assert (fields[-len(claimed) :], last) == (claimed, "has_run"), "rows.py passes these as its last arguments"
 
 
 def test_a_column_that_not_all_tables_have_is_in_the_list() -> None:

@@ -47,13 +47,14 @@ async def test_the_timeout_counts_to_the_end_of_the_handler_in_the_child(took: f
     job = msgspec.structs.replace(claimed("add", one=2, two=3), timeout=1_000_000)
     spec = build_task_specs(app._internals.registry, settings)["add"]
     no_completer: Any = None
+    no_steps: Any = None
     running = RunningJob(job, reporter.put_progress, no_completer, clock.now_us, 0)
 
     async def serve() -> HandlerResult:
         slot = asyncio.current_task()
         assert slot is not None
         run = HandlerRun(jobs=[job], task="add", running=running, slot=slot, started_us=0, in_thread=False)
-        return await ChildRunner(core, link, reporter).run(run, spec)
+        return await ChildRunner(core, link, reporter, no_steps).run(run, spec)
 
     async with asyncio.TaskGroup() as group:
         slot = group.create_task(serve())

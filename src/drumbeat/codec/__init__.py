@@ -8,7 +8,7 @@ enqueue. The content of a store is untrusted: only JSON is decoded, and its size
 from drumbeat.codec.json_codec import JsonCodec, Undecodable
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD
 from drumbeat.codec.results import Unstorable, decode_result, encode_result
-from drumbeat.codec.signature import Signature
+from drumbeat.codec.signature import Signature, return_type
 from drumbeat.codec.storable_text import make_storable
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "decode_result",
     "encode_result",
     "make_storable",
+    "return_type",
 ]

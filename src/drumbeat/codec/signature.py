@@ -6,6 +6,7 @@ The JSON is an object of the given arguments, by name: defaults are not stored, 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
@@ -278,6 +279,16 @@ class Signature:
         for name, value in self._given_arguments(call).items():
             if (found := find_difference(value, getattr(back, name))) is not None:
                 raise changed_value_error(self.name, name, value, plan.hints[name], found)
+
+
+def return_type(function: Callable[..., Any], codec: JsonCodec = PLAIN) -> Any:
+    """The type that a result of this function is decoded to; `Any` without an annotation, or if JSON cannot represent it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    try:
+        return Signature("", (), function, codec).returns
+    except ValueError:
+        return Any  # a builtin without a signature
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -48,6 +48,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     trace: str | None = None
     expires_at: int | None = None
+    has_run: bool | int = False
+    """It has been claimed before and is pending again since: there may be steps to load."""
 
     @property
     def attempt(self) -> int:

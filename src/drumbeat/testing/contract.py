@@ -28,7 +28,14 @@ from drumbeat.errors import ConfigError
 STORE_VARIABLE = "DRUMBEAT_CONTRACT_STORE"
 """How the tests find `open_store`: module:function."""
 PARTS = ("waiting.py", "contract")
-LEFT_OUT = ("conftest.py", "run_at.py", "test_clock_steps.py", "test_inside.py", "test_series_inside.py")
+LEFT_OUT = (
+    "conftest.py",
+    "run_at.py",
+    "test_clock_steps.py",
+    "test_inside.py",
+    "test_series_inside.py",
+    "test_steps_inside.py",
+)
 """They know our engines."""
 NEEDS = {"pytest": "pytest", "pytest_asyncio": "pytest-asyncio", "hypothesis": "hypothesis"}
 _INSTALLED = Path(__file__).parent / "contract_suite"

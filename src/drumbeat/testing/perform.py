@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from drumbeat.codec import decode_result, encode_result
 from drumbeat.context import CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import NewJob
+from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import InvalidArguments
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.internals import AppInternals
 from drumbeat.worker.around_call import surround
+from drumbeat.worker.job_steps import JobSteps, StepContext
 from drumbeat.worker.reporter import encode_progress
 
 
@@ -23,7 +27,7 @@ async def perform(internals: AppInternals, job: NewJob) -> Any:
         raise InvalidArguments(f"task {task.name!r} takes batches: enqueue its jobs and run_until_idle()", "job")
     args, kwargs = task.signature.decode(job.args)
     now_us = internals.clock.now_us
-    running = RunningJob(_claim(job, now_us()), _check_progress, _NoCompleter(), now_us, now_us())
+    running = RunningJob(_claim(job, now_us()), _check_progress, _NoCompleter(internals), now_us, now_us())
     function = surround(task, internals.registry.arounds)
     # In a context of its own, as in a worker: the test must not see what the handler sets.
     context = contextvars.copy_context()
@@ -66,9 +70,12 @@ def _check_progress(_: ClaimedJob, value: Any) -> None:
 
 
 class _NoCompleter:
-    """There is no job in the store that could be completed."""
+    """There is no job in the store that could be completed. Steps are called, and their results encoded and decoded."""
 
     instance = InstanceId("perform")
+
+    def __init__(self, internals: AppInternals) -> None:
+        self._internals = internals
 
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         self.transaction(job)
@@ -76,7 +83,34 @@ class _NoCompleter:
     def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
         self.transaction(job)
 
+    def open_steps(self, job: RunningJob) -> JobSteps:
+        internals = self._internals
+        codec = internals.registry.codec
+        encode = functools.partial(encode_result, limit=internals.settings.payload_limit, codec=codec)
+        transactional = internals.client.transactional
+        context = StepContext(_NoStore(), transactional, lambda: self.instance, internals.clock.now_us, encode, codec)
+        return JobSteps(job, context)
+
     def transaction(self, job: RunningJob) -> NoReturn:
         raise InvalidArguments(
             f"{job.task}: perform() has no job that could be completed: enqueue it and run_until_idle()", "job"
         )
+
+
+class _NoStore:
+    """A `job_steps.StepPort` of a job that is run once."""
+
+    async def load(self, job: JobId) -> list[StepRecord]:
+        return []
+
+    def load_sync(self, job: JobId) -> list[StepRecord]:
+        return []
+
+    async def record(self, step: NewStep) -> bool:
+        return True
+
+    def record_sync(self, step: NewStep) -> bool:
+        return True
+
+    async def run_in_thread(self, call: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(call)

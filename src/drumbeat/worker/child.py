@@ -39,6 +39,7 @@ from drumbeat.settings import Settings
 from drumbeat.store.urls import transactional_for
 from drumbeat.worker import child_protocol, lifespans
 from drumbeat.worker.batch_call import build_calls, split_results
+from drumbeat.worker.child_steps import ChildSteps
 from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.job_completer import JobCompleter
@@ -91,6 +92,7 @@ class WorkerLink:
         self.loop = asyncio.new_event_loop()
         self.inbox: asyncio.Queue[tuple[child_protocol.RunJob, RunningJob] | None] = asyncio.Queue()
         self.progress = ProgressSender(self)
+        self.steps = ChildSteps(self.send)
         self.completer: JobCompleter | None = None
         """Set once the program is loaded, before ChildReady is sent."""
         self.instance = InstanceId("")
@@ -118,6 +120,8 @@ class WorkerLink:
                 case child_protocol.AbortJob(reason=reason):
                     if running is not None:
                         running.aborted.set(reason)
+                case child_protocol.StepsAnswered() as answer:
+                    self.steps.on_answer(answer)
                 case child_protocol.StopChild():
                     self.loop.call_soon_threadsafe(self.inbox.put_nowait, None)
         # The worker is gone, and other workers get its jobs: what runs here must not go on.
@@ -188,6 +192,8 @@ class ChildServer:
             encode_result=self._encode_result,
             now=app.clock.now_us,
             on_success=on_success_tasks(self._task_specs),
+            steps=link.steps,
+            codec=app.registry.codec,
         )
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
@@ -221,6 +227,7 @@ class ChildServer:
 
     async def _hold_lifespans(self, opened: "asyncio.Future[None]") -> None:
         self._threads = ThreadPool(StuckHandlers(limit=1))
+        self._link.steps.threads = self._threads
         async with lifespans.open_lifespans(self._lifespans):
             opened.set_result(None)
             await self._stopping.wait()

@@ -19,12 +19,13 @@ from drumbeat.clock import SYSTEM, Clock
 from drumbeat.context import AbortSignal
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import Failure
-from drumbeat.errors import DrumbeatError
+from drumbeat.errors import DrumbeatError, StoreError
 from drumbeat.processes.exit_codes import describe_exit
 from drumbeat.processes.frames import FramePipe
 from drumbeat.processes.managed import ManagedProcess
 from drumbeat.settings import Settings
 from drumbeat.worker import child_protocol
+from drumbeat.worker.job_steps import StepPort
 from drumbeat.worker.result import HandlerResult, ResultKind
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ class ChildRun:
     abort: AbortSignal
     note: Callable[[ClaimedJob, Any], None]
     """Takes progress."""
+    steps: StepPort | None = None
+    """Records and loads steps for it."""
     on_started: Callable[[], None] = lambda: None
     """Called when the handler starts."""
     on_ended: Callable[[float], None] = lambda took: None
@@ -207,10 +210,12 @@ class ChildProcess:
         self._send(run.request)
         async with asyncio.TaskGroup() as group:
             aborting = group.create_task(self._send_abort(run.abort), name=f"abort of {run.request.job.id}")
+            asked: set[asyncio.Task[None]] = set()
             try:
-                return await self._receive_result(run)
+                return await self._receive_result(run, group, asked)
             finally:
-                aborting.cancel()
+                for task in (aborting, *asked):
+                    task.cancel()
                 self.is_busy = False
 
     def stop(self) -> None:
@@ -233,7 +238,21 @@ class ChildProcess:
     async def _send_abort(self, abort: AbortSignal) -> None:
         self._send(child_protocol.AbortJob(await abort))
 
-    async def _receive_result(self, run: ChildRun) -> HandlerResult | child_protocol.ChildRefused:
+    async def _answer_steps(self, run: ChildRun, asked: child_protocol.StepsAsked) -> None:
+        assert run.steps is not None
+        answer = child_protocol.StepsAnswered(asked.number)
+        try:
+            if asked.record is None:
+                answer = msgspec.structs.replace(answer, steps=await run.steps.load(run.request.job.id))
+            else:
+                answer = msgspec.structs.replace(answer, is_recorded=await run.steps.record(asked.record))
+        except StoreError as error:
+            answer = msgspec.structs.replace(answer, error=error.reason)
+        self._send(answer)
+
+    async def _receive_result(
+        self, run: ChildRun, group: asyncio.TaskGroup, asked: "set[asyncio.Task[None]]"
+    ) -> HandlerResult | child_protocol.ChildRefused:
         has_started = False
         while (message := await self._receive()) is not None:
             match message:
@@ -242,6 +261,8 @@ class ChildProcess:
                     run.on_started()
                 case child_protocol.ProgressReported(progress=progress):
                     run.note(run.request.job, msgspec.json.decode(progress))
+                case child_protocol.StepsAsked():
+                    asked.add(group.create_task(self._answer_steps(run, message), name="steps of a child"))
                 case child_protocol.HandlerEnded(took=took):
                     run.on_ended(took)
                 case child_protocol.JobResult(result=result):

@@ -6,6 +6,7 @@ worker                           child
    | <------- HandlerStarted ----- |    or ChildRefused: not a job for it. With neither, it died before the job was to blame
    | -------- AbortJob ----------> |    the worker drains
    | <------- ProgressReported --- |    any number
+   | <------- StepsAsked --------- |    any number, each answered by StepsAnswered: the worker reaches the store
    | <------- HandlerEnded ------- |    if the job has a timeout: sent before a result that may take long to send
    | <------- JobResult ---------- |    the next RunJob may follow
    | -------- StopChild ---------> |    when idle: exit
@@ -15,6 +16,7 @@ import msgspec
 
 from drumbeat.context import AbortReason
 from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.ids import InstanceId
 from drumbeat.worker.result import HandlerResult
 
@@ -30,6 +32,14 @@ class RunJob(msgspec.Struct, frozen=True, tag=True):
 
 class AbortJob(msgspec.Struct, frozen=True, tag=True):
     reason: AbortReason
+
+
+class StepsAnswered(msgspec.Struct, frozen=True, tag=True):
+    number: int
+    steps: list[StepRecord] = []
+    is_recorded: bool = False
+    error: str | None = None
+    """The store refused it."""
 
 
 class StopChild(msgspec.Struct, frozen=True, tag=True):
@@ -56,6 +66,12 @@ class ProgressReported(msgspec.Struct, frozen=True, tag=True):
     """JSON text."""
 
 
+class StepsAsked(msgspec.Struct, frozen=True, tag=True):
+    number: int
+    record: NewStep | None = None
+    """None: load the steps of the running job."""
+
+
 class HandlerEnded(msgspec.Struct, frozen=True, tag=True):
     took: float
     """Seconds, as measured where the handler ran."""
@@ -65,8 +81,8 @@ class JobResult(msgspec.Struct, frozen=True, tag=True):
     result: HandlerResult
 
 
-MessageToChild = RunJob | AbortJob | StopChild
-MessageToWorker = ChildReady | ChildRefused | HandlerStarted | ProgressReported | HandlerEnded | JobResult
+MessageToChild = RunJob | AbortJob | StepsAnswered | StopChild
+MessageToWorker = ChildReady | ChildRefused | HandlerStarted | ProgressReported | StepsAsked | HandlerEnded | JobResult
 
 encode = msgspec.msgpack.Encoder().encode
 child_decoder = msgspec.msgpack.Decoder[MessageToChild](MessageToChild)

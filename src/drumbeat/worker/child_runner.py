@@ -15,6 +15,7 @@ from drumbeat.worker.child_pool import ChildFailed, ChildPool, ChildRun
 from drumbeat.worker.child_protocol import RunJob
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_suspects import CrashSuspectLimiter, NoChildFree
+from drumbeat.worker.job_steps import StepPort
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
 from drumbeat.worker.task_spec import TaskSpec
@@ -26,12 +27,13 @@ while its answer was in the socket."""
 
 
 class ChildRunner:
-    def __init__(self, core: WorkerCore, pool: ChildPool, reporter: OutcomeReporter) -> None:
+    def __init__(self, core: WorkerCore, pool: ChildPool, reporter: OutcomeReporter, steps: StepPort) -> None:
         self._pool = pool
         self._suspects = CrashSuspectLimiter(core.settings.concurrency, core.clock)
         self._clock = core.clock
         self._identity = core.identity
         self._reporter = reporter
+        self._steps = steps
 
     async def run(self, run: HandlerRun, spec: TaskSpec) -> HandlerResult:
         """Run a job in a child process. A crash suspect waits until few others run."""
@@ -81,6 +83,7 @@ class ChildRunner:
                     request=RunJob(run.jobs[0], self._identity(), run.started_us, trace),
                     abort=run.running.aborted,
                     note=self._reporter.put_progress,
+                    steps=self._steps,
                     on_started=on_started,
                     on_ended=on_ended,
                 )

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from drumbeat.codec import Unstorable
+from drumbeat.codec import JsonCodec, Unstorable
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional
+from drumbeat.worker.job_steps import JobSteps, StepContext, StepPort
 from drumbeat.worker.result import RanJob, ResultEncoder, success_follow_up
 
 
@@ -29,6 +30,8 @@ class JobCompleter:
         encode_result: ResultEncoder,
         now: Callable[[], int],
         on_success: Mapping[str, str],
+        steps: StepPort,
+        codec: JsonCodec,
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
@@ -37,6 +40,7 @@ class JobCompleter:
         self._now = now
         self._on_success = on_success
         """The on_success tasks by the names of their tasks."""
+        self._step_context = StepContext(steps, transactional, identity, now, encode_result, codec)
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 
@@ -60,6 +64,9 @@ class JobCompleter:
 
     def transaction(self, job: RunningJob) -> JobTransaction:
         return CompletingTransaction(self, job)
+
+    def open_steps(self, job: RunningJob) -> JobSteps:
+        return JobSteps(job, self._step_context)
 
     def _build_completed(self, job: RunningJob, result: Any) -> CompletedJob:
         """Encodes the result, so that this fails before the store is called."""

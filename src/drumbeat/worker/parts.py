@@ -2,6 +2,7 @@
 
 buffer, reporter --> fetcher --> store loop     claims jobs, reports outcomes
 threads, children --> runner --> slots          run them
+step recorder                                   what they record of their steps
 rooms                                           messages of rooms
 listener, description --> heartbeat             membership in the cluster
 """
@@ -28,6 +29,7 @@ from drumbeat.worker.room_consumer import RoomConsumer
 from drumbeat.worker.runner import JobRunner
 from drumbeat.worker.slots import Slots
 from drumbeat.worker.stats_recorder import StatsRecorder, StatsWriter
+from drumbeat.worker.step_recorder import StepRecorder
 from drumbeat.worker.store_loop import StoreLoop
 from drumbeat.worker.task_spec import find_resting_queues, on_success_tasks
 from drumbeat.worker.thread_pool import ThreadPool
@@ -58,16 +60,21 @@ class WorkerParts:
         self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
         self.verifier = CompletionVerifier(core, store.inspect)
+        self.step_recorder = StepRecorder(core, store.steps, self.threads)
         completer = JobCompleter(
             store.transactional,
             core.identity,
             encode_result=core.encode_result,
             now=core.store_now,
             on_success=on_success_tasks(core.task_specs),
+            steps=self.step_recorder,
+            codec=app.registry.codec,
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)
-        child_runner = None if self.child_pool is None else ChildRunner(core, self.child_pool, self.reporter)
+        child_runner = (
+            None if self.child_pool is None else ChildRunner(core, self.child_pool, self.reporter, self.step_recorder)
+        )
         self.runner = JobRunner(core, prefetch, self.reporter, self.threads, child_runner, self.verifier, completer)
         self.slots = Slots(core, self.buffer, self.runner)
         self.recycler = Recycler(core, lambda: () if self.child_pool is None else self.child_pool.pids)

@@ -20,6 +20,7 @@ from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_length, from_us
+from drumbeat.errors import StepError
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
@@ -168,6 +169,8 @@ def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerRe
         case RetryLater():
             return HandlerResult(kind=ResultKind.RETRY_LATER, delay=error.delay_us, error=describe_failure(error))
         case SkipRetry():
+            return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
+        case StepError():
             return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
         case Aborted() if aborted is not None:
             # Only if the worker has aborted the run: a handler that raises Aborted by itself has failed.

@@ -7,6 +7,7 @@ the task's own (it failed), or that of the whole worker (`is_cancelled`), which 
 
 import asyncio
 import functools
+import logging
 from collections.abc import Generator
 from contextlib import suppress
 from contextvars import Token
@@ -16,7 +17,7 @@ from typing import Any
 
 from drumbeat import tracing
 from drumbeat.codec import Undecodable
-from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
+from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob, RunSteps
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.transitions import has_expired
@@ -33,6 +34,8 @@ from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
+
+log = logging.getLogger(__name__)
 
 TRACE_CHECK_INTERVAL = 0.1
 
@@ -123,7 +126,7 @@ class JobRunner:
                 raise SlotAbandoned
             self._journal.clear(slot)
             self._runs.remove(run)
-            if result is results.RETURNED_NOTHING and not me.cancelling() and running.completion is None:
+            if result is results.RETURNED_NOTHING and not me.cancelling() and running.is_plain:
                 finished = self._store_now()
                 self._prefetch.record_run(finished - started)
                 self._reporter.put(
@@ -266,6 +269,8 @@ class JobRunner:
             while run.slot.cancelling():
                 run.slot.uncancel()
         self._prefetch.record_run(finished - run.started_us, len(run.jobs))
+        if run.running.steps is not None:
+            _warn_of_unused_steps(run.jobs[0], run.running.steps, result)
         if (completion := run.running.completion) is not None and isinstance(result, HandlerResult):
             settle = functools.partial(self._put_outcomes, run, spec, finished)
             self._verifier.put(UnverifiedCompletion(run.jobs[0], result, completion, settle))
@@ -335,3 +340,10 @@ class JobRunner:
         with suppress(BaseException):
             error.__traceback__ = None
         return result
+
+
+def _warn_of_unused_steps(job: ClaimedJob, steps: RunSteps, result: HandlerResult | list[HandlerResult]) -> None:
+    """A step on record that a handler no longer asks for was probably renamed, and has been done twice."""
+    if isinstance(result, HandlerResult) and result.kind is results.ResultKind.RETURNED and (unused := steps.unused):
+        facts = {"job": job.id, "task": job.task, "steps": ", ".join(unused)}
+        log.warning("a job succeeded without asking for steps that are on record", extra=facts)

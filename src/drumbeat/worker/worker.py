@@ -188,6 +188,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 reporting = group.create_task(parts.store_loop.run(), name=parts.store_loop.name)
                 verifying = group.create_task(parts.verifier.run(), name=parts.verifier.name)
+                recording = group.create_task(parts.step_recorder.run(), name=parts.step_recorder.name)
                 async with asyncio.TaskGroup() as inner:
                     handlers = inner.create_task(self._run_handlers(store), name="handlers")
                     if self._settings.max_memory is not None:
@@ -197,13 +198,14 @@ class Worker:
                         inner.create_task(watch.run(), name="burst watch")
                     await self.shutdown.stop.wait()
                     await self._drain(store, handlers)
+                parts.step_recorder.close()
                 parts.verifier.close()
                 flushing = group.create_task(self._flush_outcomes(verifying, reporting), name="last outcomes")
                 is_away = self.shutdown.has_given_up or self.core.outage_reporter.is_away
                 left = len(parts.reporter.held)
                 if not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):
                     self.shutdown.give_up()
-                    for task in (verifying, reporting, flushing):
+                    for task in (recording, verifying, reporting, flushing):
                         task.cancel()
         except BaseExceptionGroup:
             await self._report_crash(store, parts.runner.abandoned_jobs)

@@ -13,8 +13,9 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.step import NewStep
 from drumbeat.errors import ClaimLost, InvalidArguments
-from drumbeat.ids import JobId, created_us, is_job_id
+from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store import sqlfile
 from drumbeat.store.postgres import drivers
 from drumbeat.store.postgres.connections import PostgresAddress
@@ -39,6 +40,7 @@ class PostgresTransactional:
         self._enqueue = in_schema(_SQL.enqueue, namespace)
         self._complete = in_schema(_SQL.complete, namespace)
         self._complete_and_enqueue = in_schema(_SQL.complete_and_enqueue, namespace)
+        self._record_step = in_schema(_SQL.record_step, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
@@ -60,6 +62,14 @@ class PostgresTransactional:
     def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
         with self._translate_errors(completed.claim):
             drivers.call_sync(conn, *self._complete_call(completed))
+
+    async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        with self._translate_errors(step.claim):
+            await drivers.call(conn, self._record_step, _encode_step(instance, step))
+
+    def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        with self._translate_errors(step.claim):
+            drivers.call_sync(conn, self._record_step, _encode_step(instance, step))
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self._pool)
@@ -101,6 +111,12 @@ def _encode_jobs(jobs: Sequence[NewJob], notify: bool) -> str:
 
 def _decode_added(answer: str) -> list[AddResult]:
     return [AddResult(id, created) for id, created in _decode_answers(answer)]
+
+
+def _encode_step(instance: InstanceId, step: NewStep) -> str:
+    facts = msgspec.structs.asdict(step) | msgspec.structs.asdict(step.claim) | {"instance": instance}
+    del facts["claim"]
+    return _encode(facts).decode()
 
 
 def _encode_completed(completed: CompletedJob) -> str:

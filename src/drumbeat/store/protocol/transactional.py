@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.step import NewStep
+from drumbeat.ids import InstanceId
 
 
 class EngineTransaction(Protocol):
@@ -71,6 +73,17 @@ class Transactional(Protocol):
         ...
 
     def complete_sync(self, conn: Any, completed: CompletedJob) -> None: ...
+
+    async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        """As `StepStore.record` for one step, but it takes effect with the caller's commit.
+
+        Raises:
+            ClaimLost: the job does not run under this instance with this token; the caller's transaction can only be rolled
+                back now.
+        """
+        ...
+
+    def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None: ...
 
     def transaction(self) -> EngineTransaction:
         """One on a connection of the store's own; nothing is opened before `begin`."""

@@ -25,7 +25,7 @@ _FLAGS = (b"-", b"k", b"l", b"p")
 UNIQUE_BY_FLAG = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
 
 _header_fields = attrgetter(*(name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__))
-"""The last fields of ClaimedJob, in its order."""
+"""The last fields of ClaimedJob, in its order; has_run, behind them, is whether there is a live state."""
 _JOB_HEADER_FIELDS = tuple(name for name in JOB_FIELDS if name in JobHeader.__struct_fields__)
 
 _JOBS_PER_CALL = 500
@@ -69,7 +69,7 @@ def decode_claimed(
 def _build_claimed(now: int, id: JobId, args: str, header: JobHeader, live: LiveState) -> ClaimedJob:
     token = max(now, live.token + 1)
     changing = (live.run_at, live.failures, live.crashes, live.replays, live.blocked_since)
-    return ClaimedJob(id, token, args, *changing, *_header_fields(header))
+    return ClaimedJob(id, token, args, *changing, *(*_header_fields(header), True))
 
 
 def _salvage_claimed(now: int, id: JobId, body: bytes, text: bytes | None) -> MalformedJob:

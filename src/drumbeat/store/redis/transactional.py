@@ -9,4 +9,4 @@ class RedisTransactional:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise NotTransactional("Redis")
 
-    add = add_sync = complete = complete_sync = transaction = _refuse
+    add = add_sync = complete = complete_sync = record_step = record_step_sync = transaction = _refuse

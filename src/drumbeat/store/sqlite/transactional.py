@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 from drumbeat.clock import Clock
 from drumbeat.core.claim import CompletedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, NewJob, OutcomeKind
+from drumbeat.core.step import NewStep
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
+from drumbeat.ids import InstanceId
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter
@@ -25,6 +27,7 @@ from drumbeat.store.sqlite.file_checks import DiskSpaceGuard, inode_of
 from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter
 from drumbeat.store.sqlite.job_transaction import SqliteTransaction
 from drumbeat.store.sqlite.statements import statements
+from drumbeat.store.sqlite.steps import record_steps
 from drumbeat.store.sqlite.writer import WriteContext
 
 R = TypeVar("R")
@@ -44,6 +47,7 @@ class SqliteTransactional:
         self._disk_space = disk_space
         self._inode: tuple[int, int] | None = None
         sql = statements(namespace).jobs
+        self._step_sql = statements(namespace).steps
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
 
@@ -58,6 +62,12 @@ class SqliteTransactional:
 
     def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
         self._run_on_sync(conn, partial(self._complete, completed))
+
+    async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        await self._run_on(conn, partial(self._record_step, instance, step))
+
+    def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
+        self._run_on_sync(conn, partial(self._record_step, instance, step))
 
     def transaction(self) -> SqliteTransaction:
         return SqliteTransaction(self._path)
@@ -128,6 +138,16 @@ class SqliteTransactional:
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
                 raise ClaimLost(completed.claim.id, completed.claim.token, completed=verdict is WriteStatus.DUPLICATE)
+
+    def _record_step(self, instance: InstanceId, step: NewStep, conn: sqlite3.Connection) -> None:
+        db = BorrowedConnection(conn)
+        with _ensure_transaction(db, conn):
+            self._check_same_file(db)
+            [status] = record_steps(self._step_sql, WriteContext(db, self._clock.now_us()), instance, [step])
+            if status is not WriteStatus.APPLIED:
+                with contextlib.suppress(sqlite3.Error):  # as in `_complete`
+                    conn.rollback()
+                raise ClaimLost(step.claim.id, step.claim.token)
 
     def _check_same_file(self, db: "BorrowedConnection") -> None:
         """Refuse a connection to another file, and every connection once the file was replaced.

@@ -66,6 +66,7 @@ UPDATE drumbeat.job
    SET state = 'pending',
        instance = NULL,
        claimed_at = NULL,
+       has_run = true,
        progress = NULL,
        (run_at, failures, crashes, "unique", blocked_on, blocked_since)
            = (back.run_at, back.failures, back.crashes, back."unique", back.blocked_on, back.blocked_since),

@@ -11,6 +11,9 @@ SELECT drumbeat.complete($1);
 SELECT drumbeat.complete(given.calls ->> 'completed'), drumbeat.enqueue(given.calls ->> 'follow_up')
   FROM (SELECT CAST($1 AS json) AS calls) AS given;
 
+-- name: record_step
+SELECT drumbeat.record_step($1);
+
 -- name: terminate_session
 SELECT pg_terminate_backend(pid)
   FROM pg_stat_activity

@@ -76,6 +76,7 @@ UPDATE drumbeat_job
    SET state = 'pending',
        instance = NULL,
        claimed_at = NULL,
+       has_run = 1,
        progress = NULL,
        run_at = back.column2,
        failures = back.column3,

@@ -33,6 +33,7 @@ CREATE TABLE drumbeat.job (
     retries          integer,
     priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     cancel_requested boolean NOT NULL DEFAULT false,
+    has_run          boolean NOT NULL DEFAULT false,
     state            text COLLATE "C" NOT NULL DEFAULT 'pending',
     queue            text COLLATE "C" NOT NULL,
     task             text COLLATE "C" NOT NULL,

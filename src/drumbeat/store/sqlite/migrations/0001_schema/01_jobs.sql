@@ -50,6 +50,7 @@ CREATE TABLE drumbeat_job (
     schedule         TEXT,
     expires_at       INTEGER,
     blocked_since    INTEGER,
+    has_run          INTEGER NOT NULL DEFAULT 0,
     seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_job_pkey

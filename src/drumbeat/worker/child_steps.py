@@ -1,0 +1,57 @@
+"""Steps of a job that runs in a child process: the worker records and loads them."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from drumbeat.core.step import NewStep, StepRecord
+from drumbeat.errors import StoreError
+from drumbeat.ids import JobId
+from drumbeat.worker import child_protocol
+from drumbeat.worker.thread_pool import ThreadPool
+
+Answer = Future[child_protocol.StepsAnswered]
+
+
+class ChildSteps:
+    """A `job_steps.StepPort`. Answers arrive on the thread that reads the worker's messages."""
+
+    def __init__(self, send: Callable[[child_protocol.StepsAsked], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, Answer] = {}
+        self.threads: ThreadPool | None = None
+        """Set once the loop runs."""
+
+    async def load(self, job: JobId) -> list[StepRecord]:
+        return (await asyncio.wrap_future(self._ask(None))).steps
+
+    def load_sync(self, job: JobId) -> list[StepRecord]:
+        return self._ask(None).result().steps
+
+    async def record(self, step: NewStep) -> bool:
+        return (await asyncio.wrap_future(self._ask(step))).is_recorded
+
+    def record_sync(self, step: NewStep) -> bool:
+        return self._ask(step).result().is_recorded
+
+    async def run_in_thread(self, call: Callable[[], Any]) -> Any:
+        assert self.threads is not None
+        return await self.threads.run(call)
+
+    def on_answer(self, answer: child_protocol.StepsAnswered) -> None:
+        asked = self._asked.pop(answer.number, None)
+        if asked is None or not asked.set_running_or_notify_cancel():
+            return
+        if answer.error is None:
+            asked.set_result(answer)
+        else:
+            asked.set_exception(StoreError(answer.error))
+
+    def _ask(self, step: NewStep | None) -> Answer:
+        number, answer = next(self._numbers), Answer()
+        self._asked[number] = answer
+        self._send(child_protocol.StepsAsked(number, step))
+        return answer

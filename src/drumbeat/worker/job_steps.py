@@ -1,0 +1,202 @@
+"""The steps of one run of a job: `current_job().step(...)`. Used by the worker and by its child processes.
+
+A step is known by its name. Its result goes on record under the claim of this run; a later run of the same job gets it from
+there, and does not call the function again. Records are read once, by the first step of a run that is not the job's first.
+
+    JobSteps (one for each run)  -->  StepPort   worker: step_recorder.py, which batches the steps of all runs
+                                                 child process: messages to its worker (child_protocol.py)
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
+from drumbeat.context import CURRENT_STEP, Aborted, AbortReason, CurrentStep, RunningJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.step import (
+    MAX_RESULT_BYTES,
+    MAX_STEP_NAME,
+    MAX_STEPS,
+    MAX_TOTAL_BYTES,
+    NewStep,
+    StepKind,
+    StepRecord,
+)
+from drumbeat.errors import ClaimLost, StepError
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.names import short_repr
+from drumbeat.store.protocol import Transactional
+from drumbeat.worker.result import ResultEncoder
+
+StepId = tuple[StepKind, str]
+
+
+class StepPort(Protocol):
+    """How the steps of a run reach the store. The `_sync` forms are for threads without a loop."""
+
+    async def load(self, job: JobId) -> list[StepRecord]: ...
+
+    def load_sync(self, job: JobId) -> list[StepRecord]: ...
+
+    async def record(self, step: NewStep) -> bool:
+        """False: the claim is no longer current."""
+        ...
+
+    def record_sync(self, step: NewStep) -> bool: ...
+
+    async def run_in_thread(self, call: Callable[[], Any]) -> Any: ...
+
+
+class StepContext(NamedTuple):
+    """What the steps of all runs share."""
+
+    port: StepPort
+    transactional: Transactional
+    identity: Callable[[], InstanceId]
+    now: Callable[[], int]
+    encode: ResultEncoder
+    codec: JsonCodec
+
+
+class JobSteps:
+    """A `context.RunSteps`."""
+
+    def __init__(self, job: RunningJob, context: StepContext) -> None:
+        self._job = job
+        self._context = context
+        self._port = context.port
+        self._claim = ClaimRef(job.id, job.token)
+        claimed = job.claimed
+        self._must_load = bool(claimed.has_run or claimed.failures or claimed.crashes or claimed.replays)
+        self._known: dict[StepId, StepRecord] = {}
+        self._used: set[StepId] = set()
+        self._recorded = self._bytes = 0
+
+    async def step(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any) -> Any:
+        returns = self._begin(name, function)
+        if self._must_load:
+            self._learn(await self._port.load(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._decode(known, returns)
+        started = self._context.now()
+        with self._inside(name):
+            if inspect.iscoroutinefunction(function):
+                value = await function(*args, **kwargs)
+            else:
+                value = await self._port.run_in_thread(lambda: function(*args, **kwargs))
+                if inspect.isawaitable(value):
+                    value = await value
+        step, kept = self._build(name, value, started, returns)
+        if conn is None:
+            self._settle(await self._port.record(step))
+            return kept
+        try:
+            await self._context.transactional.record_step(conn, self._context.identity(), step)
+        except ClaimLost as lost:
+            self._settle(False, lost)
+        return kept
+
+    def step_sync(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any) -> Any:
+        if inspect.iscoroutinefunction(function):
+            raise StepError(self._job.id, name, "has an async function: use `await job.step(...)` in an async handler")
+        returns = self._begin(name, function)
+        if self._must_load:
+            self._learn(self._port.load_sync(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._decode(known, returns)
+        started = self._context.now()
+        with self._inside(name):
+            value = function(*args, **kwargs)
+        step, kept = self._build(name, value, started, returns)
+        if conn is None:
+            self._settle(self._port.record_sync(step))
+            return kept
+        try:
+            self._context.transactional.record_step_sync(conn, self._context.identity(), step)
+        except ClaimLost as lost:
+            self._settle(False, lost)
+        return kept
+
+    @property
+    def unused(self) -> list[str]:
+        """Names of steps on record that this run did not ask for: the handler has changed since."""
+        return sorted(name for kind, name in self._known.keys() - self._used if kind is StepKind.STEP)
+
+    def _begin(self, name: str, function: Callable[..., Any]) -> Any:
+        """Check what can be checked before anything is called. Returns the type of the result."""
+        self._enter(StepKind.STEP, name)
+        if not callable(function):
+            raise StepError(self._job.id, name, f"needs a function to call, not {short_repr(function)}")
+        return return_type(function, self._context.codec)
+
+    def _enter(self, kind: StepKind, name: str) -> None:
+        self._job.check()
+        given: object = name
+        if not isinstance(given, str) or not 0 < len(name) <= MAX_STEP_NAME or not name.isprintable():
+            problem = f"must have a name of 1 to {MAX_STEP_NAME} printable characters, not {short_repr(name)}"
+            raise StepError(self._job.id, "", problem)
+        if (outer := CURRENT_STEP.get(None)) is not None:
+            raise StepError(self._job.id, name, f"is inside of step {outer.name!r}: steps cannot be nested")
+        if (kind, name) in self._used:
+            hint = f'give each its own name, such as f"{name}:{{number}}"'
+            raise StepError(self._job.id, name, f"is there twice in one run: {hint}")
+        self._used.add((kind, name))
+
+    def _learn(self, steps: Sequence[StepRecord]) -> None:
+        if self._must_load:  # of several steps at once, the first answer counts
+            self._must_load = False
+            self._known = {(step.kind, step.name): step for step in steps} | self._known
+            self._recorded += len(steps)
+            self._bytes += sum(len(step.result or "") for step in steps)
+
+    @contextmanager
+    def _inside(self, name: str) -> Iterator[None]:
+        token = CURRENT_STEP.set(CurrentStep(name, f"{self._job.id}:{name}"))
+        try:
+            yield
+        finally:
+            CURRENT_STEP.reset(token)
+
+    def _decode(self, known: StepRecord, returns: Any) -> Any:
+        try:
+            return decode_result(known.result or "null", returns, self._context.codec)
+        except Undecodable as error:
+            problem = f"has a result on record that is not of the type that its function returns: {error}"
+            raise StepError(self._job.id, known.name, problem) from error
+
+    def _build(self, name: str, value: Any, started: int, returns: Any) -> tuple[NewStep, Any]:
+        """The record, and the value as later runs will read it."""
+        if (reason := self._job.aborted.reason) is not None and reason is not AbortReason.DRAINING:
+            raise Aborted(reason)  # a thread that outlived its run: nothing waits for its result
+        try:
+            text = self._context.encode(value)
+            kept = decode_result(text, returns, self._context.codec)
+        except Unstorable as error:
+            raise StepError(self._job.id, name, f"returned what cannot be kept: {error.reason}") from error
+        except Undecodable as error:
+            raise StepError(self._job.id, name, f"returned another type than it says: {error}") from error
+        self._charge(name, len(text))
+        step = NewStep(
+            claim=self._claim, name=name, started_at=started, finished_at=max(started, self._context.now()), result=text
+        )
+        return step, kept
+
+    def _charge(self, name: str, size: int) -> None:
+        self._recorded += 1
+        self._bytes += size
+        if self._recorded > MAX_STEPS:
+            raise StepError(self._job.id, name, f"is one too many: a job keeps at most {MAX_STEPS:,} records")
+        if size > MAX_RESULT_BYTES:
+            problem = f"returned {size:,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}: keep it elsewhere"
+            raise StepError(self._job.id, name, f"{problem}, and return where it is")
+        if self._bytes > MAX_TOTAL_BYTES:
+            problem = f"takes the results of this job over {MAX_TOTAL_BYTES:,} bytes together"
+            raise StepError(self._job.id, name, problem)
+
+    def _settle(self, is_recorded: bool, cause: BaseException | None = None) -> None:
+        """A lost claim ends the attempt as a lost lease does."""
+        if not is_recorded:
+            self._job.aborted.set(AbortReason.LEASE_LOST)
+            raise Aborted(AbortReason.LEASE_LOST) from cause
