@@ -2,7 +2,7 @@
 
 from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat
-from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job, current_step
+from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
 from drumbeat.core.job_query import QueueInfo, QueueStats, TaskStats
@@ -34,6 +34,7 @@ from drumbeat.events import (
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
+from drumbeat.step_calls import current_step
 from drumbeat.tasks import Call
 
 __all__ = [

@@ -4,13 +4,13 @@ A RunningJob is made for each run and set in a context variable, which threads o
 store: the worker carries progress and aborts; completions go through a `Completer`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar
 
 from drumbeat import logs
 from drumbeat.core.claim import ClaimedJob
@@ -18,10 +18,9 @@ from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.reason_signal import ReasonSignal
+from drumbeat.step_calls import RunSteps, StepCalls
 
 T = TypeVar("T")
-R = TypeVar("R")
-P = ParamSpec("P")
 
 
 class AbortReason(StrEnum):
@@ -68,21 +67,6 @@ class JobTransaction(AbstractAsyncContextManager[Any, None], AbstractContextMana
     """A transaction on a connection of its own that commits the block's writes together with the job's completion."""
 
 
-class RunSteps(Protocol):
-    """The steps of one run."""
-
-    @property
-    def unused(self) -> list[str]: ...
-
-    async def step(
-        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any
-    ) -> Any: ...
-
-    def step_sync(
-        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any
-    ) -> Any: ...
-
-
 class Completer(Protocol):
     """Completes a job on behalf of its handler."""
 
@@ -109,7 +93,7 @@ class ClaimedField(Generic[T]):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class RunningJob:
+class RunningJob(StepCalls):
     """The job whose handler is running here."""
 
     _claimed: ClaimedJob
@@ -173,10 +157,12 @@ class RunningJob:
             NotTransactional: the store has no transactions.
             ClaimLost: this run has completed it already.
         """
+        self._check_not_suspended()
         await self._completer.complete(self, conn, result)
 
     def complete_sync(self, *, conn: Any, result: Any = None) -> None:
         """As `complete`, for `def` handlers."""
+        self._check_not_suspended()
         self._completer.complete_sync(self, conn, result)
 
     def transaction(self) -> JobTransaction:
@@ -196,53 +182,6 @@ class RunningJob:
         """
         return self._completer.transaction(self)
 
-    @overload
-    async def step(
-        self, name: str, function: Callable[..., Awaitable[R]], /, *args: Any, conn: Any, **kwargs: Any
-    ) -> R: ...
-
-    @overload
-    async def step(self, name: str, function: Callable[..., R], /, *args: Any, conn: Any, **kwargs: Any) -> R: ...
-
-    @overload
-    async def step(self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    @overload
-    async def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    async def step(
-        self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any
-    ) -> Any:
-        """Call a function and put its result on record, before this returns. If the job runs again, after a failure, a crash or
-        a sleep, the function is not called again: the result on record is returned, decoded by the function's annotation.
-
-            receipt = await current_job().step("charge", charge_card, order)
-
-        Until its result is on record a step may be called again: after a crash between its effect and the record. Give services
-        that take one an idempotency key, `current_step().key`, which is the same in every run. With `conn`, a connection as in
-        `complete`, the record is part of your transaction on it: what the function writes there and the record are committed
-        together, or not at all.
-
-        A `def` function runs in a thread. A name stands for one step of the job and is used once in a run: in loops, give each
-        its own, such as f"page:{number}". A step that raises leaves no record.
-
-        Raises:
-            StepError: a name twice, a step inside of a step, a result that cannot be kept or read; the job is a dead letter.
-            Aborted: this run should stop, or the job is no longer this worker's.
-            NotTransactional: the store has no transactions that a step can share.
-        """
-        return await self._open_steps().step(name, function, args, kwargs, conn)
-
-    @overload
-    def step_sync(self, name: str, function: Callable[..., R], /, *args: Any, conn: Any, **kwargs: Any) -> R: ...
-
-    @overload
-    def step_sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    def step_sync(self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any) -> Any:
-        """As `step`, for `def` handlers; the function is called in the same thread."""
-        return self._open_steps().step_sync(name, function, args, kwargs, conn)
-
     def _open_steps(self) -> RunSteps:
         if self.steps is None:
             self.steps = self._completer.open_steps(self)
@@ -253,15 +192,6 @@ class RunningJob:
         self.aborted.check()
 
 
-class CurrentStep(NamedTuple):
-    """The step whose function is running here."""
-
-    name: str
-    key: str
-    """The job's id and the step's name: the same in every run of the job, and of no other step."""
-
-
-CURRENT_STEP: ContextVar[CurrentStep] = ContextVar("drumbeat_current_step")
 CURRENT_JOB: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
 CURRENT_BATCH: ContextVar[Sequence[ClaimedJob]] = ContextVar("drumbeat_current_batch")
 """The jobs of a batch handler, which has no current job."""
@@ -286,18 +216,6 @@ def current_job() -> RunningJob:
         return CURRENT_JOB.get()
     except LookupError:
         raise NotInJob() from None
-
-
-def current_step() -> CurrentStep:
-    """The step whose function runs this code: `current_step().key` is for services that take an idempotency key.
-
-    Raises:
-        NotInJob: not inside a function that `job.step(...)` calls.
-    """
-    try:
-        return CURRENT_STEP.get()
-    except LookupError:
-        raise NotInJob("current_step()", "inside a function that `job.step(...)` calls") from None
 
 
 def abort_signal() -> AbortSignal:

@@ -30,6 +30,9 @@ _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_00
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 # Each unit at most once, the larger first: "5m1h" is more likely a typing error than intended.
 _TEXT = re.compile(r"\s*+".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_US))
+# As people write it: "3 days".
+_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(week|day|hour|minute|second)s?")
+_WORDS_US = {name: _UNITS_US[name[0]] for name in ("day", "hour", "minute", "second")} | {"week": 7 * _UNITS_US["d"]}
 _ALLOWED = 'a timedelta, a number of seconds, or text like "250ms", "5s", "5m", "2h", "1d" or "1h30m"'
 
 
@@ -74,6 +77,8 @@ def _parse_us(text: str) -> Fraction | None:
         return Fraction(text) * 1_000_000
     if text.startswith("-") and (positive := _parse_us(text[1:])) is not None:
         return -positive
+    if (words := _WORDS.fullmatch(text)) is not None:
+        return Fraction(words[1]) * _WORDS_US[words[2]]
     found = _TEXT.fullmatch(text)
     if found is None:
         return None

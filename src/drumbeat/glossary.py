@@ -22,7 +22,7 @@ TERMS = tuple(
         ("lineage", "Which job enqueued which: the ancestors of a job, and the tree of jobs below it."),
         (
             "outcome",
-            "How an attempt ended: succeeded, retry, dead, cancelled, snoozed, released, blocked, expired or crashed.",
+            "How an attempt ended: succeeded, retry, dead, cancelled, snoozed, released, suspended, blocked, expired, crashed.",
         ),
         ("queue", "A named list of jobs that workers claim from. The default one is called `default`."),
         ("priority", "0 to 9; within a queue, due jobs with a smaller number are claimed first."),

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 from drumbeat.app import Drumbeat
-from drumbeat.context import current_job, current_step
+from drumbeat.context import current_job
+from drumbeat.step_calls import current_step
 
 app = Drumbeat()
 
@@ -38,3 +39,11 @@ async def suspect(number: int) -> int:
     if not job.claimed.crashes:
         await asyncio.sleep(60)
     return second
+
+
+@app.task(pool="process", retries=0)
+def sleeps_in_process(number: int) -> int:
+    job = current_job()
+    first = job.step_sync("before", note, number)
+    job.sleep_sync(0.2)
+    return job.step_sync("after", note, first)

@@ -13,6 +13,7 @@ import pytest
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
+from drumbeat.core.suspension import StepKind, Suspension
 from drumbeat.core.transitions import HeldJob, Transition, blame_crash, decide_outcome, is_same_outcome, report_crash
 from drumbeat.durations import from_us, to_us
 from drumbeat.ids import InstanceId
@@ -30,6 +31,7 @@ from tests.contract.making import BOOM, HOUR, add, hold, new_job, outcome, repor
 from tests.contract.rules import ALL, claim_all, load, load_attempts
 
 DELAY = 7_000_000
+NAP = Suspension(kind=StepKind.SLEEP, name="nap")
 
 
 @pytest.fixture(params=ENGINES if os.environ.get("DRUMBEAT_FULL") else NEWEST)
@@ -70,6 +72,7 @@ def expected_fields(job: Job, to: Transition) -> dict[str, object]:
         "crashes": to.crashes,
         "run_at": time(to.run_at),
         "blocked_on": to.blocked_on,
+        "suspended": to.suspended,
         "error": to.error or (job.error if is_pending else None),
         "started_at": None if is_pending else time(to.started_at),
         "finished_at": None if is_pending else time(to.finished_at),
@@ -142,6 +145,7 @@ async def test_every_outcome_does_to_a_job_what_the_rule_says(store: Store, set_
             result='"r"' if case.kind is OutcomeKind.SUCCEEDED else None,
             delay=DELAY,
             blocked_on="task:other",
+            suspension=NAP if case.kind is OutcomeKind.SUSPENDED else None,
             follow_up=new_job(task="mourn", queue="after"),
         )
         for id, case in cases.items()

@@ -90,7 +90,7 @@ def test_a_row_becomes_the_record_with_all_of_its_fields() -> None:
     """With a value in each field that is none of the defaults, so that a field which is lost shows."""
     values = {field.name: _example(field) for field in msgspec.structs.fields(StoredJobRow)}
     values |= {
-        "state": "dead",
+        "state": "pending",
         "unique": "live",
         "outcome": "dead",
         "error": '{"type":"E","message":"m","traceback":""}',

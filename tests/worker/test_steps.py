@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 from drumbeat.app import Drumbeat
-from drumbeat.context import current_job, current_step
+from drumbeat.context import current_job
 from drumbeat.core.job import JobState
 from drumbeat.core.step import StepRecord
 from drumbeat.errors import JobFailed, JobTimedOut, NotTransactional, StepError
 from drumbeat.handle import JobHandle
 from drumbeat.retry import Snooze
+from drumbeat.step_calls import current_step
 from drumbeat.tasks import Call
 from drumbeat.worker import Worker
 from tests.apps import stepping
@@ -94,9 +95,13 @@ async def test_a_step_in_a_thread_is_not_called_again(app: Drumbeat, called: lis
 
 
 async def test_steps_outlive_a_snooze_and_a_replay(app: Drumbeat, called: list[Any]) -> None:
+    def once() -> int:
+        called.append("once")
+        return len(called)
+
     @app.task(retries=0)
     async def work() -> int:
-        number = await current_job().step("once", lambda: called.append("once") or len(called))
+        number = await current_job().step("once", once)
         called.append("run")
         if called.count("run") == 1:
             raise Snooze(0)
@@ -304,7 +309,7 @@ async def test_a_record_may_be_part_of_the_callers_transaction(tmp_path: Path, c
         job = current_job()
         if job.attempt < 3:
             db.execute("BEGIN IMMEDIATE")
-        got = await job.step("note", functools.partial(call_here, note), number, conn=db)
+        got: int = await job.step("note", functools.partial(call_here, note), number, conn=db)
         if job.attempt == 1:
             db.rollback()
             raise ValueError("rolled back")
@@ -352,7 +357,7 @@ async def test_a_worker_records_steps_of_many_jobs_in_few_calls(app: Drumbeat) -
             calls.append(len(batch))
             return await record(instance, batch)
 
-        steps.record = count  # type: ignore[method-assign]
+        steps.record = count  # type: ignore[method-assign, assignment]
         async with run_worker(app, concurrency=50):
             jobs = await app.enqueue_many([work.bind() for _ in range(50)])
             for job in jobs:

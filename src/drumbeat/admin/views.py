@@ -133,7 +133,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     finished_at: Annotated[datetime | None, doc("None: it is running.")]
     instance: InstanceId | None
-    outcome: Annotated[str, doc("succeeded, retry, dead, cancelled, snoozed, released, crashed; or running.")]
+    outcome: Annotated[
+        str, doc("succeeded, retry, dead, cancelled, snoozed, released, suspended, crashed; or running.")
+    ]
     error: Failure | None
     late: Annotated[float | None, doc("Seconds from due_at to started_at.")]
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from drumbeat.core.job import NewJob, OutcomeKind, ResultFields
+from drumbeat.core.suspension import Suspension
 from drumbeat.ids import InstanceId, JobId
 
 
@@ -66,6 +67,8 @@ class Outcome(ResultFields, frozen=True, kw_only=True):
     finished_at: int | None = None
     delay: int = 0
     blocked_on: str | None = None
+    suspension: Suspension | None = None
+    """Of SUSPENDED: put on record in the same step."""
     follow_up: NewJob | None = None
     """Stored in the same step: the on_success job of SUCCEEDED; the on_dead job if this outcome makes the job dead (DEAD, or
     CRASHED at the limit)."""

@@ -74,6 +74,7 @@ class OutcomeKind(StrEnum):
     CANCELLED = "cancelled"  # it ended because its cancellation was requested
     SNOOZED = "snoozed"  # not charged; pending again after `delay`
     RELEASED = "released"  # not charged; pending again at once; had started if started_at is set
+    SUSPENDED = "suspended"  # not charged; it sleeps or waits for a signal, and is pending until then
     BLOCKED = "blocked"  # not charged; pending again with blocked_on
     EXPIRED = "expired"  # it was claimed too late, and did not start
     CRASHED = "crashed"  # its own process died under it: charged to crashes, dead at crash_limit

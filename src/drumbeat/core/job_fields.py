@@ -87,6 +87,9 @@ class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], 
     replays: Annotated[int, doc("0, and one more for each replay.")] = 0
     schedule: Annotated[str | None, doc("The schedule whose fire it is; None: it was enqueued.")] = None
     expires_at: Annotated[Time | None, doc("It ends as expired if its first attempt has not started by then.")] = None
+    suspended: Annotated[
+        str | None, doc("Its run sleeps (sleep) or waits for a signal (signal:<name>), until run_at.")
+    ] = None
 
 
 GIVEN_FIELDS: tuple[str, ...] = GivenFields.__struct_fields__

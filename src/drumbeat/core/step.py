@@ -6,11 +6,11 @@ that made it, and read by later runs of the same job. Times are integer microsec
 """
 
 from datetime import datetime
-from enum import StrEnum
 
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.suspension import StepKind as StepKind
 from drumbeat.ids import JobId
 
 MAX_STEPS = 1_000
@@ -19,12 +19,6 @@ MAX_RESULT_BYTES = 256 * 1024
 MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Results of one job together."""
 MAX_STEP_NAME = 200
-
-
-class StepKind(StrEnum):
-    STEP = "step"  # a function that has returned
-    SLEEP = "sleep"  # until a moment
-    WAIT = "wait"  # for a signal
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,12 +17,20 @@ from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind, ResultFields, Unique
+from drumbeat.core.suspension import Suspension
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
 
 REQUEUING = frozenset(
-    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED, OutcomeKind.CRASHED}
+    {
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZED,
+        OutcomeKind.RELEASED,
+        OutcomeKind.SUSPENDED,
+        OutcomeKind.BLOCKED,
+        OutcomeKind.CRASHED,
+    }
 )
 """These make the job pending again, unless its cancellation was requested."""
 UNCHARGED = frozenset({OutcomeKind.RELEASED, OutcomeKind.BLOCKED})
@@ -71,6 +79,10 @@ class Transition(ResultFields, frozen=True, kw_only=True):
     run_at: int
     blocked_on: str | None = None
     blocked_since: int | None = None
+    suspended: str | None = None
+    """Not None: the job has started, so that it cannot expire any more."""
+    suspension: Suspension | None = None
+    """To be put on record in the same step, with the moment `until`; the first record of its kind and name counts."""
     follow_up: NewJob | None = None
     """The on_dead or on_success job, to be stored in the same step; only of a job that is dead or has succeeded."""
 
@@ -86,8 +98,8 @@ def is_fatal(job: ClaimedJob | HeldJob, kind: OutcomeKind) -> bool:
     return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
 
 
-def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
-    """What an outcome of the current claim does to its job."""
+def decide_outcome(job: HeldJob, outcome: Outcome, now: int, *, is_signalled: bool = False) -> Transition:
+    """What an outcome of the current claim does to its job. `is_signalled`: the signal that it waits for is there already."""
     kind = outcome.kind
     crashes = job.crashes + (kind is OutcomeKind.CRASHED)
     if kind is OutcomeKind.SUCCEEDED:
@@ -98,18 +110,23 @@ def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
         return _finish(job, outcome, now, JobState.EXPIRED, kind)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
+    if kind is OutcomeKind.SUSPENDED:
+        return _suspend(job, outcome, now, is_signalled)
     return _requeue(job, outcome, now, crashes)
 
 
-def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) -> list[tuple[J, Transition]]:
-    """The transitions of those outcomes whose claim is current. `jobs`: what runs under the reporting instance."""
+def decide_outcomes(
+    jobs: Iterable[J], outcomes: Iterable[Outcome], now: int, signalled: Collection[JobId] = ()
+) -> list[tuple[J, Transition]]:
+    """The transitions of those outcomes whose claim is current. `jobs`: what runs under the reporting instance; `signalled`:
+    those for which the signal is there that they are about to wait for."""
     current = {(job.id, job.token): job for job in jobs}
     decided = []
     for outcome in outcomes:
         # Popped: a second outcome of the same claim in one call is not current.
         job = current.pop((outcome.id, outcome.token), None)
         if job is not None:
-            decided.append((job, decide_outcome(job, outcome, now)))
+            decided.append((job, decide_outcome(job, outcome, now, is_signalled=job.id in signalled)))
     return decided
 
 
@@ -261,6 +278,21 @@ def _finish(
         result=outcome.result if succeeded else None,
         result_error=outcome.result_error if succeeded else None,
         follow_up=outcome.follow_up if state in (JobState.SUCCEEDED, JobState.DEAD) else None,
+    )
+
+
+def _suspend(job: HeldJob, outcome: Outcome, now: int, is_signalled: bool) -> Transition:
+    """Crashes are forgotten: a job that sleeps for a year meets many deploys, and what it did before is on record."""
+    to = _requeue(job, outcome, now, crashes=0)
+    suspension = outcome.suspension
+    if suspension is None:
+        return msgspec.structs.replace(to, run_at=now + outcome.delay)
+    until = now + outcome.delay if suspension.until is None else suspension.until
+    return msgspec.structs.replace(
+        to,
+        run_at=now if is_signalled else until,
+        suspended=suspension.label,
+        suspension=msgspec.structs.replace(suspension, until=until),
     )
 
 

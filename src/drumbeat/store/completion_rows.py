@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.job import Failure, JobState, NewJob
+from drumbeat.core.suspension import FOREVER_US
 from drumbeat.core.transitions import HeldJob, Transition, expired_block_failure
 from drumbeat.core.uniqueness import UniqueKeys, unique_after_return
 from drumbeat.ids import InstanceId
@@ -42,17 +43,27 @@ def dead_row(job: HeldJob, to: Transition) -> Row:
 def pending_rows(
     instance: InstanceId, decided: Sequence[tuple[HeldJob, Transition]], keys: UniqueKeys
 ) -> tuple[list[Row], list[Row]]:
-    """Jobs that are pending again: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error; and their
-    attempts: id, token, instance, outcome, started_at, finished_at, error."""
+    """Jobs that are pending again: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended; and
+    their attempts: id, token, instance, outcome, started_at, finished_at, error."""
     requeued: list[Row] = []
     attempts: list[Row] = []
     for (job, to), unique in zip(decided, unique_after_return([job for job, _ in decided], keys), strict=True):
         error = encode_failure(to.error)
         blocked = (to.blocked_on, to.blocked_since)
-        requeued.append((job.id, to.run_at, to.failures, to.crashes, unique, *blocked, error))
+        requeued.append((job.id, to.run_at, to.failures, to.crashes, unique, *blocked, error, to.suspended))
         if to.recorded is not None:
             attempts.append((job.id, job.token, instance, to.recorded.value, to.started_at, to.finished_at, error))
     return requeued, attempts
+
+
+def suspension_rows(decided: Iterable[tuple[HeldJob, Transition]]) -> list[Row]:
+    """Sleeps and waits of jobs that are suspended: job, kind, name, token, started_at, until, signal."""
+    found: list[Row] = []
+    for job, to in decided:
+        if (each := to.suspension) is not None:
+            until = None if each.until == FOREVER_US else each.until
+            found.append((job.id, each.kind.value, each.name, job.token, to.finished_at, until, each.signal))
+    return found
 
 
 def expired_rows(jobs: Iterable[StoredJobRow], now: int) -> tuple[list[Row], list[NewJob]]:

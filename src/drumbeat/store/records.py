@@ -102,6 +102,8 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
         values["timeout"] = None if self.timeout is None else self.timeout / 1_000_000
         values["cancel_requested"] = bool(self.cancel_requested)
         values["error"] = read_failure(self.error)
+        if self.state is not JobState.PENDING:
+            values["suspended"] = None  # a claim leaves the column as it is
         return Job(**values)
 
     def last_attempt(self) -> Attempt | None:

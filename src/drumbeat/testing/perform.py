@@ -16,6 +16,7 @@ from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.internals import AppInternals
+from drumbeat.step_calls import Suspended
 from drumbeat.worker.around_call import surround
 from drumbeat.worker.job_steps import JobSteps, StepContext
 from drumbeat.worker.reporter import encode_progress
@@ -32,10 +33,16 @@ async def perform(internals: AppInternals, job: NewJob) -> Any:
     # In a context of its own, as in a worker: the test must not see what the handler sets.
     context = contextvars.copy_context()
     context.run(CURRENT_JOB.set, running)
-    if task.is_async:
-        value = await asyncio.get_running_loop().create_task(function(*args, **kwargs), context=context)
-    else:
-        value = await asyncio.to_thread(context.run, function, *args, **kwargs)
+    try:
+        if task.is_async:
+            value = await asyncio.get_running_loop().create_task(function(*args, **kwargs), context=context)
+        else:
+            value = await asyncio.to_thread(context.run, function, *args, **kwargs)
+    except Suspended as suspended:
+        problem = (
+            f"{job.task}: perform() runs a job once, and cannot suspend it ({suspended}): enqueue it and advance()"
+        )
+        raise InvalidArguments(problem, "job") from suspended
     codec = internals.registry.codec
     stored = encode_result(value, limit=internals.settings.payload_limit, codec=codec)
     return decode_result(stored, task.returns, codec)

@@ -45,7 +45,7 @@ from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.reporter import encode_progress
-from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value
+from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value, settle_steps
 from drumbeat.worker.stuck_handlers import StuckHandlers
 from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs, on_success_tasks
 from drumbeat.worker.thread_pool import ThreadPool
@@ -260,6 +260,8 @@ class ChildServer:
         self._link.send(child_protocol.HandlerStarted())
         forks, began_at = FORKS.count, self._clock.monotonic()
         result = self._run_handler(request, running, spec, arguments)
+        if running.steps is not None:
+            result = settle_steps(result, running.steps)
         if FORKS.count != forks:
             FORKS.exit_forked_copy()
         if spec.timeout_for([job]) is not None:

@@ -8,12 +8,13 @@ there, and does not call the function again. Records are read once, by the first
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
-from drumbeat.context import CURRENT_STEP, Aborted, AbortReason, CurrentStep, RunningJob
+from drumbeat.context import Aborted, AbortReason, RunningJob
 from drumbeat.core.claim import ClaimRef
 from drumbeat.core.step import (
     MAX_RESULT_BYTES,
@@ -24,11 +25,16 @@ from drumbeat.core.step import (
     StepKind,
     StepRecord,
 )
+from drumbeat.core.suspension import Suspension
+from drumbeat.durations import to_us
 from drumbeat.errors import ClaimLost, StepError
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.names import short_repr
+from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
 from drumbeat.store.protocol import Transactional
 from drumbeat.worker.result import ResultEncoder
+
+log = logging.getLogger(__name__)
 
 StepId = tuple[StepKind, str]
 
@@ -72,7 +78,9 @@ class JobSteps:
         self._must_load = bool(claimed.has_run or claimed.failures or claimed.crashes or claimed.replays)
         self._known: dict[StepId, StepRecord] = {}
         self._used: set[StepId] = set()
+        self._in_flight: list[str] = []
         self._recorded = self._bytes = 0
+        self.suspended: Suspended | None = None
 
     async def step(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any) -> Any:
         returns = self._begin(name, function)
@@ -119,10 +127,43 @@ class JobSteps:
             self._settle(False, lost)
         return kept
 
-    @property
-    def unused(self) -> list[str]:
-        """Names of steps on record that this run did not ask for: the handler has changed since."""
-        return sorted(name for kind, name in self._known.keys() - self._used if kind is StepKind.STEP)
+    async def sleep(self, delay_us: int, name: str) -> None:
+        self._enter(StepKind.SLEEP, name)
+        if self._must_load:
+            self._learn(await self._port.load(self._job.id))
+        self._sleep(delay_us, name)
+
+    def sleep_sync(self, delay_us: int, name: str) -> None:
+        self._enter(StepKind.SLEEP, name)
+        if self._must_load:
+            self._learn(self._port.load_sync(self._job.id))
+        self._sleep(delay_us, name)
+
+    def _sleep(self, delay_us: int, name: str) -> None:
+        known = self._known.get((StepKind.SLEEP, name))
+        until = None if known is None or known.until is None else to_us(known.until)
+        if until is None or until > self._now():
+            self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us)
+
+    def _suspend(self, suspension: Suspension, delay_us: int) -> NoReturn:
+        """End this run. It sticks: what the handler asks for afterwards raises it again."""
+        if self._in_flight:
+            problem = f"cannot be made while step {self._in_flight[0]!r} runs: the run would end in the middle of it"
+            raise StepError(self._job.id, suspension.name, problem)
+        if suspension.until is None:
+            self._charge(suspension.name, 0)
+        self.suspended = Suspended(suspension, delay_us)
+        raise self.suspended
+
+    def _now(self) -> int:
+        """By the store's clock, and never before the claim: what made the job due has passed."""
+        return max(self._context.now(), self._claim.token)
+
+    def warn_of_unused(self) -> None:
+        """A step on record that a handler no longer asks for was probably renamed, and has been done twice."""
+        if unused := sorted(name for kind, name in self._known.keys() - self._used if kind is StepKind.STEP):
+            facts = {"job": self._job.id, "task": self._job.task, "steps": ", ".join(unused)}
+            log.warning("a job succeeded without asking for steps that are on record", extra=facts)
 
     def _begin(self, name: str, function: Callable[..., Any]) -> Any:
         """Check what can be checked before anything is called. Returns the type of the result."""
@@ -132,6 +173,8 @@ class JobSteps:
         return return_type(function, self._context.codec)
 
     def _enter(self, kind: StepKind, name: str) -> None:
+        if self.suspended is not None:
+            raise Suspended(self.suspended.suspension, self.suspended.delay_us)
         self._job.check()
         given: object = name
         if not isinstance(given, str) or not 0 < len(name) <= MAX_STEP_NAME or not name.isprintable():
@@ -141,6 +184,8 @@ class JobSteps:
             raise StepError(self._job.id, name, f"is inside of step {outer.name!r}: steps cannot be nested")
         if (kind, name) in self._used:
             hint = f'give each its own name, such as f"{name}:{{number}}"'
+            if kind is not StepKind.STEP:
+                hint = f"give each its own: {kind}(..., name=...)"
             raise StepError(self._job.id, name, f"is there twice in one run: {hint}")
         self._used.add((kind, name))
 
@@ -153,11 +198,13 @@ class JobSteps:
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
+        self._in_flight.append(name)
         token = CURRENT_STEP.set(CurrentStep(name, f"{self._job.id}:{name}"))
         try:
             yield
         finally:
             CURRENT_STEP.reset(token)
+            self._in_flight.remove(name)
 
     def _decode(self, known: StepRecord, returns: Any) -> Any:
         try:

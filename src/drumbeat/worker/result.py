@@ -18,12 +18,14 @@ from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.follow_up import make_on_dead_job, make_on_success_job
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.job_fields import JOB_FIELDS
+from drumbeat.core.suspension import Suspension
 from drumbeat.core.transitions import is_fatal
 from drumbeat.durations import format_length, from_us
 from drumbeat.errors import StepError
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.retry import RETRY_ALL, Backoff, RetryFilter, RetryLater, SkipRetry, Snooze
+from drumbeat.step_calls import RunSteps, Suspended
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
@@ -42,6 +44,7 @@ class ResultKind(StrEnum):
     SKIP_RETRY = "skip retry"  # the signal, or an exception that the task does not retry
     RETRY_LATER = "retry later"
     SNOOZED = "snoozed"
+    SUSPENDED = "suspended"  # by sleep() or wait_for()
     ABORTED = "aborted"  # `reason`: cancelled, timed out, draining, lease lost
     CRASHED = "crashed"  # the process that ran just this job died
     UNDECODABLE = "undecodable"  # no version can read the arguments
@@ -54,6 +57,7 @@ class HandlerResult(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
     delay: int = 0
     reason: AbortReason | None = None
+    suspension: Suspension | None = None
     completion: Completion | None = None
     """The handler has completed its job in a transaction; set by a child process."""
 
@@ -61,6 +65,15 @@ class HandlerResult(msgspec.Struct, frozen=True, kw_only=True):
 RETURNED_NOTHING = HandlerResult(kind=ResultKind.RETURNED)
 INTERRUPTED = HandlerResult(kind=ResultKind.ABORTED, reason=AbortReason.DRAINING)
 """The whole worker is being cancelled: the job is released."""
+
+SWALLOWED_SUSPENSION = HandlerResult(
+    kind=ResultKind.RAISED,
+    error=Failure(
+        "SuspensionSwallowed",
+        "the handler caught the exception by which sleep() or wait_for() ends a run: let Suspended pass, "
+        "as asyncio.CancelledError must",
+    ),
+)
 
 NOT_COMMITTED = HandlerResult(
     kind=ResultKind.RAISED,
@@ -164,6 +177,8 @@ def from_exception(
 def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerResult | None:
     """The result of a control exception such as Snooze; None: it is an ordinary exception."""
     match error:
+        case Suspended():
+            return HandlerResult(kind=ResultKind.SUSPENDED, delay=error.delay_us, suspension=error.suspension)
         case Snooze():
             return HandlerResult(kind=ResultKind.SNOOZED, delay=error.delay_us)
         case RetryLater():
@@ -179,13 +194,30 @@ def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerRe
             return None
 
 
+def settle_steps(result: HandlerResult, steps: RunSteps) -> HandlerResult:
+    """The result of a run that made steps. A handler that swallowed its suspension never succeeds; one that was aborted as well
+    ends by that."""
+    if result.kind is ResultKind.RETURNED:
+        steps.warn_of_unused()
+    if steps.suspended is None or result.kind in (ResultKind.SUSPENDED, ResultKind.ABORTED):
+        return result
+    return SWALLOWED_SUSPENSION
+
+
 def _unwrap_group(error: BaseException) -> BaseException:
-    """The only exception in a group, however deep: Snooze raised in the handler's TaskGroup counts as Snooze."""
+    """The only exception in a group, however deep: Snooze raised in the handler's TaskGroup counts as Snooze. So does
+    Suspended, of which there may be several: each task that goes on raises it again."""
+    if isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
+        return _first_leaf(error)
     for _ in range(MAX_CHAIN):
         if not isinstance(error, BaseExceptionGroup) or len(error.exceptions) != 1:
             return error
         error = error.exceptions[0]
     return error
+
+
+def _first_leaf(error: BaseException) -> BaseException:
+    return _first_leaf(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def to_outcome(
@@ -209,6 +241,8 @@ def to_outcome(
             kind, delay = OutcomeKind.CANCELLED, 0
         case ResultKind.SNOOZED:
             kind, delay = OutcomeKind.SNOOZED, result.delay
+        case ResultKind.SUSPENDED:
+            kind, delay = OutcomeKind.SUSPENDED, result.delay
         case ResultKind.CRASHED:
             kind, delay = OutcomeKind.CRASHED, 0
         case ResultKind.SKIP_RETRY | ResultKind.UNDECODABLE:
@@ -232,6 +266,7 @@ def to_outcome(
         result_error=result.result_error,
         error=result.error,
         delay=delay,
+        suspension=result.suspension,
     )
 
 

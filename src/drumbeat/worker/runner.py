@@ -7,7 +7,6 @@ the task's own (it failed), or that of the whole worker (`is_cancelled`), which 
 
 import asyncio
 import functools
-import logging
 from collections.abc import Generator
 from contextlib import suppress
 from contextvars import Token
@@ -17,7 +16,7 @@ from typing import Any
 
 from drumbeat import tracing
 from drumbeat.codec import Undecodable
-from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob, RunSteps
+from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
 from drumbeat.core.claim import ClaimedJob, Outcome, WriteStatus
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.transitions import has_expired
@@ -34,8 +33,6 @@ from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
-
-log = logging.getLogger(__name__)
 
 TRACE_CHECK_INTERVAL = 0.1
 
@@ -269,8 +266,8 @@ class JobRunner:
             while run.slot.cancelling():
                 run.slot.uncancel()
         self._prefetch.record_run(finished - run.started_us, len(run.jobs))
-        if run.running.steps is not None:
-            _warn_of_unused_steps(run.jobs[0], run.running.steps, result)
+        if (steps := run.running.steps) is not None and isinstance(result, HandlerResult):
+            result = results.settle_steps(result, steps)
         if (completion := run.running.completion) is not None and isinstance(result, HandlerResult):
             settle = functools.partial(self._put_outcomes, run, spec, finished)
             self._verifier.put(UnverifiedCompletion(run.jobs[0], result, completion, settle))
@@ -340,10 +337,3 @@ class JobRunner:
         with suppress(BaseException):
             error.__traceback__ = None
         return result
-
-
-def _warn_of_unused_steps(job: ClaimedJob, steps: RunSteps, result: HandlerResult | list[HandlerResult]) -> None:
-    """A step on record that a handler no longer asks for was probably renamed, and has been done twice."""
-    if isinstance(result, HandlerResult) and result.kind is results.ResultKind.RETURNED and (unused := steps.unused):
-        facts = {"job": job.id, "task": job.task, "steps": ", ".join(unused)}
-        log.warning("a job succeeded without asking for steps that are on record", extra=facts)

@@ -26,7 +26,7 @@ _STATUSES = {
     JobState.SUCCEEDED: "SUCCESSFUL",
 }
 """Every other state is an end without a result: FAILED."""
-_UNCHARGED = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED})
+_UNCHARGED = frozenset({OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.SUSPENDED, OutcomeKind.BLOCKED})
 """Ends of runs that are no attempts."""
 
 

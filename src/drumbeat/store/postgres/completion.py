@@ -12,7 +12,7 @@ from drumbeat.core.job import JobState
 from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
 from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.completion_rows import dead_row, finished_row, pending_rows, select_state
+from drumbeat.store.completion_rows import dead_row, finished_row, pending_rows, select_state, suspension_rows
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
@@ -59,6 +59,8 @@ class PostgresCompletionWriter:
             if attempts:
                 await session.execute(self._sql.insert_attempts, *to_columns(attempts))
             await session.execute(self._sql.requeue, *to_columns(requeued))
+            if suspensions := suspension_rows(pending):
+                await session.execute(self._sql.insert_suspensions, *to_columns(suspensions))
         follow_ups = [to.follow_up for _, to in decided if to.follow_up is not None]
         dues = await self._inserter.add_in_transaction(session, follow_ups)
         return min([*dues, *(to.run_at for _, to in pending)], default=None)

@@ -65,7 +65,8 @@ class JobStore(Protocol):
         ...
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
-        """Make pending jobs due now; others are ignored. Wakes workers. Returns how many."""
+        """Make pending jobs due now, also those that sleep: their sleep ends on record. Others are ignored, and so are jobs
+        that wait for a signal (`Job.suspended`). Wakes workers. Returns how many."""
         ...
 
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:

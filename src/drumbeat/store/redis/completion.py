@@ -146,4 +146,14 @@ def outcome_arguments(outcome: Outcome) -> list[Value]:
         outcome.blocked_on or "",
         b"" if outcome.error is None else encode_json(outcome.error),
         *follow_up_arguments(outcome.follow_up),
+        *_suspension_arguments(outcome),
     ]
+
+
+def _suspension_arguments(outcome: Outcome) -> list[Value]:
+    if outcome.kind is not OutcomeKind.SUSPENDED:
+        return []
+    if (suspension := outcome.suspension) is None:
+        return ["", "", "", ""]
+    until = "" if suspension.until is None else suspension.until
+    return [suspension.kind.value, suspension.name, suspension.signal or "", until]

@@ -65,6 +65,8 @@ class LiveState(msgspec.Struct, frozen=True):
     blocked_since: int | None = None
     error: Failure | None = None
     blocked_on: str | None = None
+    suspended: str | None = None
+    """Empty: it has been before, and is not now."""
 
 
 _decode_header = msgspec.json.Decoder(JobHeader).decode
@@ -107,6 +109,7 @@ def parse_live_state(text: bytes) -> LiveState:
     if facts is None or not end:
         raise ValueError("not the numbers, the error and the wait of a job")
     run_at, token, failures, crashes, replays, since = facts.groups()
+    blocked_on, has_suspended, suspended = blocked_on.partition(b"\n")
     return LiveState(
         run_at=int(run_at),
         token=int(token),
@@ -116,6 +119,7 @@ def parse_live_state(text: bytes) -> LiveState:
         blocked_since=int(since) if since else None,
         error=read_failure(error) if error else None,
         blocked_on=blocked_on.decode() if blocked_on else None,
+        suspended=suspended.decode() if has_suspended else None,
     )
 
 

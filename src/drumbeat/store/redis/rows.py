@@ -68,6 +68,8 @@ def decode_claimed(
 
 def _build_claimed(now: int, id: JobId, args: str, header: JobHeader, live: LiveState) -> ClaimedJob:
     token = max(now, live.token + 1)
+    if live.suspended is not None:
+        header = msgspec.structs.replace(header, expires_at=None)  # it has started
     changing = (live.run_at, live.failures, live.crashes, live.replays, live.blocked_since)
     return ClaimedJob(id, token, args, *changing, *(*_header_fields(header), True))
 
@@ -160,6 +162,9 @@ def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
 def _live_facts(live: LiveState) -> dict[str, Any]:
     facts = msgspec.structs.asdict(live)
     del facts["blocked_since"]
+    if live.suspended is not None:
+        facts["expires_at"] = None  # it has started
+    facts["suspended"] = live.suspended or None
     return facts
 
 
@@ -176,6 +181,7 @@ def _decode_job(id: JobId, answer: Sequence[Any]) -> Job:
         instance, token, cancel, progress = answer[3:]
         facts |= {"instance": InstanceId(instance.decode()), "token": token, "started_at": token}
         facts |= {"cancel_requested": cancel == 1, "progress": None if progress is None else _decode_text(progress)}
+        facts["suspended"] = None
     facts["unique"] = UNIQUE_BY_FLAG[body[0]]
     return _build_job(id, state, header, body[body.index(b"\n") + 1 :].decode(), facts)
 

@@ -12,7 +12,15 @@ from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.transitions import HeldJob, Transition, decide_outcomes, mark_duplicates, split_statuses
 from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.completion_rows import Row, dead_row, encode_failure, pending_rows, recorded_outcome, select_state
+from drumbeat.store.completion_rows import (
+    Row,
+    dead_row,
+    encode_failure,
+    pending_rows,
+    recorded_outcome,
+    select_state,
+    suspension_rows,
+)
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
@@ -102,7 +110,9 @@ class SqliteCompletionWriter:
         requeued, attempts = pending_rows(instance, decided, keys)
         if attempts:
             write.db.run_rows(self._sql.insert_attempts, 7, without_none(attempts))
-        write.db.run_rows(self._sql.requeue, 8, without_none(requeued))
+        write.db.run_rows(self._sql.requeue, 9, without_none(requeued))
+        if suspensions := suspension_rows(decided):
+            write.db.run_rows(self._sql.insert_suspensions, 7, without_none(suspensions))
         write.notify(min(to.run_at for _, to in decided))
 
     def _record_successes(

@@ -190,7 +190,9 @@ class SqliteJobs(SqliteOperations):
         return self._cancel(write, found) if found else []
 
     def _run_now(self, write: WriteContext, ids: Sequence[JobId]) -> int:
-        changed = write.db.run(self._sql.run_now, {"ids": as_json(ids), "now": write.now})
+        wanted = {"ids": as_json(ids), "now": write.now}
+        write.db.run(self._sql.end_sleeps, wanted)
+        changed = write.db.run(self._sql.run_now, wanted)
         if changed:
             write.notify(write.now)
         return changed

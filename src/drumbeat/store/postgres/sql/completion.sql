@@ -61,7 +61,7 @@ SELECT {{dead from gone_or_neutral, state = 'dead', outcome = ended.outcome, sta
 
 -- name: requeue
 -- Make locked running jobs pending again.
--- Columns: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error.
+-- Columns: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended.
 UPDATE drumbeat.job
    SET state = 'pending',
        instance = NULL,
@@ -70,12 +70,20 @@ UPDATE drumbeat.job
        progress = NULL,
        (run_at, failures, crashes, "unique", blocked_on, blocked_since)
            = (back.run_at, back.failures, back.crashes, back."unique", back.blocked_on, back.blocked_since),
-       error = coalesce(back.error, job.error)
+       error = coalesce(back.error, job.error),
+       suspended = back.suspended,
+       expires_at = CASE WHEN back.suspended IS NULL THEN job.expires_at END
   FROM unnest($1::text[]::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::text[], $6::text[], $7::bigint[],
-              $8::text[])
-       AS back (id, run_at, failures, crashes, "unique", blocked_on, blocked_since, error)
+              $8::text[], $9::text[])
+       AS back (id, run_at, failures, crashes, "unique", blocked_on, blocked_since, error, suspended)
  WHERE job.id = ANY ($1::text[]::uuid[])
    AND job.id = back.id;
+
+-- name: insert_suspensions
+-- Columns: job, kind, name, token, started_at, until, signal.
+INSERT INTO drumbeat.step (job, kind, name, token, started_at, until, signal)
+SELECT * FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
+    ON CONFLICT DO NOTHING;
 
 -- name: insert_attempts
 -- Columns: id, token, instance, outcome, started_at, finished_at, error.

@@ -44,13 +44,21 @@ UPDATE drumbeat.job
  WHERE id = ANY ($1::text[]::uuid[]);
 
 -- name: run_now
+-- Not those that wait for a signal. Sleeps end, also on record.
   WITH due AS MATERIALIZED (
        SELECT id
          FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
           AND state = 'pending'
+          AND coalesce(suspended, 'sleep') = 'sleep'
         ORDER BY id
-          FOR UPDATE)
+          FOR UPDATE),
+       woken AS (
+       UPDATE drumbeat.step
+          SET until = drumbeat.now_us()
+        WHERE job = ANY (ARRAY(SELECT due.id FROM due))
+          AND kind = 'sleep'
+          AND until > drumbeat.now_us())
 UPDATE drumbeat.job
    SET run_at = least(run_at, drumbeat.now_us())
  WHERE id = ANY (ARRAY(SELECT due.id FROM due))

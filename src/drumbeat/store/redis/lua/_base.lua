@@ -175,6 +175,7 @@ end
 --     run_at,token,failures,crashes,replays,blocked_since (or empty)
 --     error as JSON, or empty
 --     blocked_on, or empty
+--     only of a job that has slept or waited for a signal: what it is suspended by, or empty
 local function parse_live_state(text, body)
   local run_at, token, failures, crashes, replays, since, at
   if text then
@@ -187,13 +188,16 @@ local function parse_live_state(text, body)
       blocked_on = '',
     }
   end
+  local stop_on = find(text, '\n', stop + 1, true)
   return {
     run_at = tonumber(run_at), token = tonumber(token), failures = tonumber(failures), crashes = tonumber(crashes),
-    replays = tonumber(replays), blocked_since = tonumber(since), error = sub(text, at, stop - 1), blocked_on = sub(text, stop + 1),
+    replays = tonumber(replays), blocked_since = tonumber(since), error = sub(text, at, stop - 1),
+    blocked_on = sub(text, stop + 1, (stop_on or 0) - 1), suspended = stop_on and sub(text, stop_on + 1),
   }
 end
 
 local function format_live_state(more)
   return format('%.0f,%.0f,%d,%d,%d,%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.replays,
     more.blocked_since and us(more.blocked_since) or '', more.error, more.blocked_on)
+    .. (more.suspended and '\n' .. more.suspended or '')
 end

@@ -262,6 +262,24 @@ local function record_attempt(job, run)
     .. or_null(run.started) .. ',' .. finished .. ',' .. or_null(run.error) .. ']')
 end
 
+-- When a wait without a time-out ends; core/suspension.py: FOREVER_US.
+local FOREVER = 221845392000000000
+
+-- Puts a sleep or a wait on record (steps.py), and says when the job is due again. The first record of its kind and name counts.
+local function suspend(job, run)
+  local till = run.till ~= '' and tonumber(run.till) or now + run.delay
+  job.more.run_at = till
+  if run.step == '' then
+    return
+  end
+  local is_wait = run.signal ~= ''
+  job.more.suspended = is_wait and 'signal:' .. run.signal or 'sleep'
+  call('ZREM', P .. 'expiring', job.id)
+  local record = '[' .. us(job.token) .. ',' .. (run.finished ~= '' and run.finished or now_text) .. ','
+    .. (till == FOREVER and 'null' or us(till)) .. ',null,' .. (is_wait and cjson.encode(run.signal) or 'null') .. ',null]'
+  safe_write('HSETNX', P .. 'steps:' .. job.id, run.step .. '\0' .. run.step_name, record)
+end
+
 local UNREADABLE_ERROR = '{"type":"Undecodable","message":"stored body cannot be read: it was changed while the job ran"}'
 local make_dead_letter = nil
 
@@ -284,7 +302,11 @@ local function return_to_pending(job, run, crashes)
   if more.blocked_on ~= '' then
     more.blocked_since = more.blocked_since or now
   end
-  if kind == 'retry' or kind == 'snoozed' then
+  more.suspended = more.suspended and ''
+  if kind == 'suspended' then
+    more.crashes = 0
+    suspend(job, run)
+  elseif kind == 'retry' or kind == 'snoozed' then
     more.run_at = now + run.delay
   elseif kind ~= 'blocked' then
     more.run_at = math.min(more.run_at, now)

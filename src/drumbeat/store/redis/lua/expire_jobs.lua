@@ -20,7 +20,7 @@ while expired < limit and scanned < MAX_SCANNED do
   for _, id in ipairs(ids) do
     local job = find_job(id)
     local more = job and job.more
-    if job and not job.done and more.failures + more.crashes + more.replays == 0 then
+    if job and not job.done and more.failures + more.crashes + more.replays == 0 and not more.suspended then
       if job.state == 'pending' then
         remove_from_queue(job)
         job.token = more.token

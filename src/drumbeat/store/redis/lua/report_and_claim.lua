@@ -5,7 +5,8 @@
 -- job that succeeded, follow-up (see _transitions.lua: read_follow_up); number of groups of successes, then of each: token, task
 -- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
 -- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, follow-up
--- (see _transitions.lua: read_follow_up)
+-- (see _transitions.lua: read_follow_up); of one that is suspended also: kind and name of its step ('' for none), signal (or ''),
+-- until (or '': delay from now)
 -- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
 -- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0
 -- include: _claim
@@ -95,7 +96,7 @@ local function succeed(ids, records, task)
   end
 end
 
-local RETURNING = {retry = true, snoozed = true, released = true, blocked = true, crashed = true}
+local RETURNING = {retry = true, snoozed = true, released = true, suspended = true, blocked = true, crashed = true}
 
 -- Returns whether this outcome of (id, token) by this instance was recorded before.
 local function is_on_record(id, token, kind)
@@ -199,6 +200,10 @@ for _ = 1, others do
     blocked_on = ARGV[at + 6], error = ARGV[at + 7],
   }
   follow, at = read_follow_up(at + 8)
+  if run.kind == 'suspended' then
+    run.step, run.step_name, run.signal, run.till = unpack(ARGV, at, at + 3)
+    at = at + 4
+  end
   local job = is_current(safe_read('ZSCORE', held, id), token) and load_held_job(instance, id, tonumber(token))
   if job then
     apply_outcome(job, run, follow)

@@ -71,7 +71,7 @@ SELECT {{dead from job, state = 'dead', outcome = nullif(ended.column2, -1), sta
 
 -- name: requeue
 -- Make running jobs pending again.
--- Columns of a row: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error.
+-- Columns of a row: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended.
 UPDATE drumbeat_job
    SET state = 'pending',
        instance = NULL,
@@ -84,14 +84,24 @@ UPDATE drumbeat_job
        "unique" = back.column5,
        blocked_on = nullif(back.column6, -1),
        blocked_since = nullif(back.column7, -1),
-       error = ifnull(nullif(back.column8, -1), error)
-  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?)) AS back
+       error = ifnull(nullif(back.column8, -1), error),
+       suspended = nullif(back.column9, -1),
+       expires_at = CASE WHEN back.column9 = -1 THEN expires_at END
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS back
  WHERE drumbeat_job.id = back.column1;
 
 -- name: insert_attempts
 -- Columns of a row: id, token, instance, outcome, started_at, finished_at, error.
 INSERT INTO drumbeat_attempt (id, token, instance, outcome, started_at, finished_at, error)
 SELECT column1, column2, column3, column4, nullif(column5, -1), column6, nullif(column7, -1)
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
+ WHERE column1 <> -1
+    ON CONFLICT DO NOTHING;
+
+-- name: insert_suspensions
+-- Columns of a row: job, kind, name, token, started_at, until, signal.
+INSERT INTO drumbeat_step (job, kind, name, token, started_at, until, signal)
+SELECT column1, column2, column3, column4, column5, nullif(column6, -1), nullif(column7, -1)
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
  WHERE column1 <> -1
     ON CONFLICT DO NOTHING;

@@ -55,11 +55,26 @@ UPDATE drumbeat_job
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND state = 'running';
 
+-- name: end_sleeps
+-- Before `run_now`: what is on record of the sleeps of these jobs.
+UPDATE drumbeat_step
+   SET until = :now
+ WHERE job IN (SELECT job.id
+                 FROM json_each(:ids) AS wanted
+                CROSS JOIN drumbeat_job AS job
+                WHERE job.id = wanted.value
+                  AND job.state = 'pending'
+                  AND job.suspended = 'sleep')
+   AND kind = 'sleep'
+   AND until > :now;
+
 -- name: run_now
+-- Not those that wait for a signal.
 UPDATE drumbeat_job
    SET run_at = min(run_at, :now)
  WHERE id IN (SELECT value FROM json_each(:ids))
-   AND state = 'pending';
+   AND state = 'pending'
+   AND ifnull(suspended, 'sleep') = 'sleep';
 
 -- name: dead_letters
 -- For a replay: [id, task, key, unique].

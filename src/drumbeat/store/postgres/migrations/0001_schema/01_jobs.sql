@@ -43,6 +43,7 @@ CREATE TABLE drumbeat.job (
     tenant           text COLLATE "C" NOT NULL DEFAULT '',
     instance         text COLLATE "C",
     blocked_on       text COLLATE "C",
+    suspended        text COLLATE "C",
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
     trace            text COLLATE "C",

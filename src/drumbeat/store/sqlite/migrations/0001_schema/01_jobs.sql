@@ -49,6 +49,7 @@ CREATE TABLE drumbeat_job (
     replays          INTEGER NOT NULL DEFAULT 0,
     schedule         TEXT,
     expires_at       INTEGER,
+    suspended        TEXT,
     blocked_since    INTEGER,
     has_run          INTEGER NOT NULL DEFAULT 0,
     seq              INTEGER PRIMARY KEY
