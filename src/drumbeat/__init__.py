@@ -7,7 +7,9 @@ from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
 from drumbeat.core.job_query import QueueInfo, QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo, TicketInfo
+from drumbeat.core.signals import SignalRecord
 from drumbeat.core.stats import Rollup
+from drumbeat.core.step import StepRecord
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
     AttemptFailed,
@@ -34,7 +36,7 @@ from drumbeat.events import (
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
-from drumbeat.step_calls import current_step
+from drumbeat.step_calls import Suspended, current_step
 from drumbeat.tasks import Call
 
 __all__ = [
@@ -76,13 +78,16 @@ __all__ = [
     "ScheduleInfo",
     "ScheduleRestored",
     "ScheduleSkipped",
+    "SignalRecord",
     "SkipRetry",
     "Snooze",
+    "StepRecord",
     "StoreDown",
     "StoreEmptied",
     "StoreHasSpace",
     "StoreOutOfSpace",
     "StoreUp",
+    "Suspended",
     "SyncJobHandle",
     "TaskStats",
     "ThreadAbandoned",

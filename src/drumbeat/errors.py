@@ -17,6 +17,9 @@ DrumbeatError
 |   +-- ClaimLost               a completion was refused: the job is no longer this worker's
 |   `-- TransactionTooLong      it kept every other writer waiting
 +-- JobNotFound  JobExpired  NotInJob
++-- AmbiguousKey                several live jobs have this key: name one by its id
++-- JobEnded                    a signal for a job that has ended
++-- SignalTimedOut              raised in a handler: no signal came in time
 +-- StepError                   a step that cannot be made or read as asked: the job is a dead letter
 +-- JobError                    raised by `result()`
 |   +-- JobFailed  JobCancelled  JobNotStarted  JobTimedOut  ResultNotKept
@@ -203,8 +206,8 @@ class TransactionTooLong(StoreError):
 class JobNotFound(DrumbeatError):
     """No job of this id is in the store or its history."""
 
-    def __init__(self, id: str) -> None:
-        super().__init__(f"no job {id}")
+    def __init__(self, id: str, problem: str | None = None) -> None:
+        super().__init__(f"no job {id}" if problem is None else problem)
         self.id = id
 
 
@@ -222,6 +225,34 @@ class NotInJob(DrumbeatError):
     def __init__(self, called: str = "current_job()", where: str = "inside a handler that a worker called") -> None:
         super().__init__(f"no job is running here: {called} works only {where}")
         self.called = called
+
+
+class AmbiguousKey(DrumbeatError):
+    """Several live jobs of a task have this key; nothing was stored."""
+
+    def __init__(self, task: str, key: str, ids: Iterable[str]) -> None:
+        self.ids = list(ids)
+        super().__init__(f"{len(self.ids)} live jobs of task {task!r} have the key {key!r}: {', '.join(self.ids)}")
+        self.task = task
+        self.key = key
+
+
+class JobEnded(DrumbeatError):
+    """The job has ended, and takes no more signals; nothing was stored."""
+
+    def __init__(self, id: str, state: str) -> None:
+        super().__init__(f"job {id} has ended ({state}), and takes no more signals")
+        self.id = id
+        self.state = state
+
+
+class SignalTimedOut(DrumbeatError):
+    """The signal that a job waited for did not come in time."""
+
+    def __init__(self, id: str, signal: str) -> None:
+        super().__init__(f"job {id} got no signal {signal!r} in time")
+        self.id = id
+        self.signal = signal
 
 
 class StepError(DrumbeatError):

@@ -23,6 +23,7 @@ import msgspec
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.signals import NewSignal, SignalAnswer
 from drumbeat.core.step import NewStep
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
@@ -126,6 +127,12 @@ class OutboxTransactional:
 
     def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         self._transactional.record_step_sync(conn, instance, step)
+
+    async def send_signal(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        return await self._transactional.send_signal(conn, signal)
+
+    def send_signal_sync(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        return self._transactional.send_signal_sync(conn, signal)
 
     def transaction(self) -> EngineTransaction:
         return self._transactional.transaction()

@@ -4,11 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
+from drumbeat.core.step import MAX_STEP_NAME
 from drumbeat.core.suspension import Suspension
 from drumbeat.durations import Duration, microseconds
 from drumbeat.errors import InvalidArguments, NotInJob
+from drumbeat.names import short_repr
 
 R = TypeVar("R")
+T = TypeVar("T")
 P = ParamSpec("P")
 
 
@@ -36,6 +39,10 @@ class RunSteps(Protocol):
     async def sleep(self, delay_us: int, name: str) -> None: ...
 
     def sleep_sync(self, delay_us: int, name: str) -> None: ...
+
+    async def wait_for(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any: ...
+
+    def wait_for_sync(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any: ...
 
     async def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any
@@ -123,14 +130,62 @@ class StepCalls:
         """As `sleep`, for `def` handlers."""
         self._open_steps().sleep_sync(_to_us(duration), name)
 
+    @overload
+    async def wait_for(
+        self, signal: str, type: type[T], *, timeout: Duration | None = None, name: str | None = None
+    ) -> T: ...
+
+    @overload
+    async def wait_for(self, signal: str, *, timeout: Duration | None = None, name: str | None = None) -> Any: ...
+
+    async def wait_for(
+        self, signal: str, type: Any = None, *, timeout: Duration | None = None, name: str | None = None
+    ) -> Any:
+        """Wait until somebody sends this signal to the job (`app.signal`), and return its payload, decoded as `type`.
+
+            approval = await current_job().wait_for("approved", Approval, timeout="7 days")
+
+        Like `sleep` it ends this run, unless a signal is there already, and holds nothing meanwhile. Each signal is read by one
+        wait, the oldest first; one that was sent before the wait began counts. A second wait for the same signal needs a
+        name of its own.
+
+        Raises:
+            SignalTimedOut: no signal came within `timeout`; that is on record, and a later one changes nothing.
+            StepError: as `sleep`; or the payload is of another type.
+        """
+        limit = None if timeout is None else _to_us(timeout, "timeout")
+        return await self._open_steps().wait_for(check_signal_name(signal), type, limit, name or signal)
+
+    @overload
+    def wait_for_sync(
+        self, signal: str, type: type[T], *, timeout: Duration | None = None, name: str | None = None
+    ) -> T: ...
+
+    @overload
+    def wait_for_sync(self, signal: str, *, timeout: Duration | None = None, name: str | None = None) -> Any: ...
+
+    def wait_for_sync(
+        self, signal: str, type: Any = None, *, timeout: Duration | None = None, name: str | None = None
+    ) -> Any:
+        """As `wait_for`, for `def` handlers."""
+        limit = None if timeout is None else _to_us(timeout, "timeout")
+        return self._open_steps().wait_for_sync(check_signal_name(signal), type, limit, name or signal)
+
     def _check_not_suspended(self) -> None:
         """A handler that swallowed its suspension must not go on."""
         if self.steps is not None and (suspended := self.steps.suspended) is not None:
             raise Suspended(suspended.suspension, suspended.delay_us)
 
 
-def _to_us(duration: Duration) -> int:
-    return microseconds(duration, name="duration", error=InvalidArguments)
+def _to_us(duration: Duration, name: str = "duration") -> int:
+    return microseconds(duration, name=name, error=InvalidArguments)
+
+
+def check_signal_name(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_STEP_NAME or not name.isprintable():
+        problem = f"a signal has a name of 1 to {MAX_STEP_NAME} printable characters, not {short_repr(name)}"
+        raise InvalidArguments(problem, "name")
+    return name
 
 
 class CurrentStep(NamedTuple):

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from drumbeat.admin import SyncAdmin
+from drumbeat.client.signals import check_signal_target
 from drumbeat.core.job import NewJob
 from drumbeat.handle import SyncJobHandle
+from drumbeat.ids import JobId
 from drumbeat.locks import LockOptions, SyncLock
 from drumbeat.sync_loop import SYNC_LOOP, to_sync
+from drumbeat.tasks import Task
 from drumbeat.tasks.loop_check import check_no_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 
@@ -31,6 +34,29 @@ class SyncApp(SyncAdmin):
     def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
         """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
         return SyncLock(self._app._internals.lock_client(name, options))
+
+    def signal(
+        self,
+        job: JobId | str | SyncJobHandle[Any] | None = None,
+        name: str = "",
+        payload: Any = None,
+        *,
+        task: str | Task[..., Any] | None = None,
+        key: str | None = None,
+        id: str | None = None,
+        conn: Any = None,
+    ) -> str:
+        """As `app.signal`."""
+        check_no_loop("app.sync.signal", "await app.signal")
+        client = self._app._internals.client
+        target, of_task = check_signal_target(job, task, key)
+        if conn is None:
+            sending = client.send_signal(target, name, payload, task=of_task, key=key, id=id, conn=None)
+            return SYNC_LOOP.run("app.sync.signal", sending)
+        if target is None:
+            assert of_task is not None and key is not None
+            target = SYNC_LOOP.run("app.sync.signal", client.find_job_of_key(of_task, key))
+        return client.send_signal_in_transaction_sync(conn, target, name, payload, id)
 
     def enqueue_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True

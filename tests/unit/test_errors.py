@@ -8,11 +8,13 @@ import pytest
 
 from drumbeat import errors
 from drumbeat.errors import (
+    AmbiguousKey,
     ClaimLost,
     ConfigError,
     DrumbeatError,
     InvalidArguments,
     JobCancelled,
+    JobEnded,
     JobExpired,
     JobFailed,
     JobNotFound,
@@ -26,6 +28,7 @@ from drumbeat.errors import (
     ResultNotKept,
     SchemaOutOfDate,
     SharesNotTaken,
+    SignalTimedOut,
     StartFailed,
     StepError,
     StoreError,
@@ -56,6 +59,9 @@ SAMPLES: list[DrumbeatError] = [
     JobNotFound("id-1"),
     JobExpired("id-1"),
     NotInJob(),
+    AmbiguousKey("charge", "k", ["id-1", "id-2"]),
+    JobEnded("id-1", "succeeded"),
+    SignalTimedOut("id-1", "approved"),
     StepError("j", "charge", "is there twice in one run"),
     JobFailed("id-1", "charge", type="ValueError", message="no money", traceback="Traceback ..."),
     JobCancelled("id-1", "charge"),

@@ -10,6 +10,7 @@ from drumbeat.admin.explain.context import gather_context
 from drumbeat.admin.explain.reasons import Explanation, explain
 from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobPage
+from drumbeat.core.suspension import awaited_signal
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound
 from drumbeat.handle import JobHandle
@@ -115,6 +116,8 @@ class Jobs(AdminPart):
         made_due = sum([page.touched async for page in pages])
         if not made_due and isinstance(which, str):
             job = await self.show(which)
+            if (signal := awaited_signal(job.suspended)) is not None:
+                raise InvalidArguments(f"job {which} waits for the signal {signal!r}: signal it", "id")
             instead = "; replay a dead letter with dead.replay" if job.state is JobState.DEAD else ""
             raise InvalidArguments(f"job {which} is {job.state}: only a pending job can be run now{instead}", "id")
         return made_due

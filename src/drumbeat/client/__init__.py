@@ -29,6 +29,7 @@ from drumbeat.tasks import Registry, Task
 
 from .loop_stores import LoopStores
 from .room_sender import RoomSender
+from .signals import build_signal, check_answer, check_sent, find_job_of_key
 
 __all__ = ["Client"]
 
@@ -145,6 +146,40 @@ class Client:
         for start in range(0, len(keys), MAX_KEYS_PER_BATCH):
             counts.update(await store.jobs.cancel_keys(task, keys[start : start + MAX_KEYS_PER_BATCH]))
         return Cancelled(counts[CancelAnswer.CANCELLED], counts[CancelAnswer.REQUESTED])
+
+    async def send_signal(
+        self,
+        job: JobId | None,
+        name: str,
+        payload: Any,
+        *,
+        task: str | None,
+        key: str | None,
+        id: str | None,
+        conn: Any,
+    ) -> str:
+        """Send a signal to a job, named by its id or by task and key; in the caller's own transaction with `conn`. Returns
+        its id."""
+        store = await self.store() if conn is None or job is None else None
+        if job is None:
+            assert store is not None and task is not None and key is not None
+            job = await find_job_of_key(store, task, key)
+        signal = build_signal(job, name, payload, id, self.codec)
+        if conn is not None:
+            check_sent(await self.transactional.send_signal(conn, signal), signal)
+        else:
+            assert store is not None
+            await check_answer(await store.steps.send_signal(signal), signal, store)
+        return signal.id
+
+    async def find_job_of_key(self, task: str, key: str) -> JobId:
+        return await find_job_of_key(await self.store(), task, key)
+
+    def send_signal_in_transaction_sync(self, conn: Any, job: JobId, name: str, payload: Any, id: str | None) -> str:
+        """On the calling thread, to which the connection may belong."""
+        signal = build_signal(job, name, payload, id, self.codec)
+        check_sent(self.transactional.send_signal_sync(conn, signal), signal)
+        return signal.id
 
     async def broadcast(self, room: str, signature: str, args: str) -> int:
         return await (await self._room_sender(room, signature)).broadcast(args)

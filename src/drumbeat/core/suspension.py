@@ -30,6 +30,11 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
         return StepKind.SLEEP.value if self.signal is None else suspended_on(self.signal)
 
 
+def awaited_signal(suspended: str | None) -> str | None:
+    """The name of the signal that a job with this `suspended` waits for; None: it waits for none."""
+    return suspended.removeprefix("signal:") if suspended is not None and suspended.startswith("signal:") else None
+
+
 def suspended_on(signal: str) -> str:
     """`Job.suspended` of a job that waits for this signal."""
     return f"signal:{signal}"

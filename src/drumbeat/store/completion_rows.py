@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from drumbeat.core.claim import Outcome
 from drumbeat.core.follow_up import make_on_dead_job
 from drumbeat.core.job import Failure, JobState, NewJob
 from drumbeat.core.suspension import FOREVER_US
 from drumbeat.core.transitions import HeldJob, Transition, expired_block_failure
 from drumbeat.core.uniqueness import UniqueKeys, unique_after_return
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.records import StoredJobRow, as_json
 
 Row = tuple[str | int | None, ...]
@@ -54,6 +55,15 @@ def pending_rows(
         if to.recorded is not None:
             attempts.append((job.id, job.token, instance, to.recorded.value, to.started_at, to.finished_at, error))
     return requeued, attempts
+
+
+def awaited_signals(outcomes: Iterable[Outcome]) -> list[tuple[JobId, str]]:
+    """Job and name of the signals that runs begin to wait for: one that is there already makes its job due at once."""
+    return [
+        (each.id, each.suspension.signal)
+        for each in outcomes
+        if each.suspension is not None and each.suspension.signal is not None
+    ]
 
 
 def suspension_rows(decided: Iterable[tuple[HeldJob, Transition]]) -> list[Row]:

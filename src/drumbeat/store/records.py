@@ -16,6 +16,7 @@ from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, Outcome
 from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import Fire, RuleKind, Schedule
+from drumbeat.core.signals import SignalRecord
 from drumbeat.core.step import StepRecord
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId
@@ -133,6 +134,7 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
 
 AttemptRow = row_of(Attempt)
 StepRow = row_of(StepRecord)
+SignalRow = row_of(SignalRecord)
 StoredInstanceRow = row_of(Instance)
 AuditEntryRow = row_of(AuditEntry)
 StoredScheduleRow = row_of(Schedule)
@@ -169,6 +171,7 @@ def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
 
 
 ATTEMPTS = RecordKind("attempt", AttemptRow, id="token", repair=drop_row)
+SIGNALS = RecordKind("signal", SignalRow, repair=drop_row)
 STEPS = RecordKind("step", StepRow, id="name", repair=drop_row)
 AUDIT_ENTRIES = RecordKind("act", AuditEntryRow, repair=repair_audit_entry)
 FIRES = RecordKind("fire", Fire, id="schedule", repair=drop_row)

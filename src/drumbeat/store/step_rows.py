@@ -1,8 +1,10 @@
 """What the engines share about steps of jobs. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 from drumbeat.core.claim import WriteStatus
+from drumbeat.core.signals import SignalRecord
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.ids import JobId
 
@@ -13,9 +15,12 @@ def to_statuses(steps: Sequence[NewStep], current: Collection[tuple[JobId, int]]
     return [WriteStatus.APPLIED if claim in current else WriteStatus.STALE for claim in claims]
 
 
-def group_by_job(ids: Iterable[JobId], steps: Iterable[StepRecord]) -> dict[JobId, list[StepRecord]]:
-    """The steps of each of these jobs, in their order."""
-    found: dict[JobId, list[StepRecord]] = {id: [] for id in ids}
-    for step in steps:
-        found[step.job].append(step)
+R = TypeVar("R", StepRecord, SignalRecord)
+
+
+def group_by_job(ids: Iterable[JobId], records: Iterable[R]) -> dict[JobId, list[R]]:
+    """The records of each of these jobs, in their order."""
+    found: dict[JobId, list[R]] = {id: [] for id in ids}
+    for record in records:
+        found[record.job].append(record)
     return found

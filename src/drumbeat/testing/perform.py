@@ -12,6 +12,7 @@ from drumbeat.codec import decode_result, encode_result
 from drumbeat.context import CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import NewJob
+from drumbeat.core.signals import STILL_WAITING, SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import InstanceId, JobId
@@ -118,6 +119,12 @@ class _NoStore:
 
     def record_sync(self, step: NewStep) -> bool:
         return True
+
+    async def take_signal(self, wait: SignalWait) -> TakenSignal:
+        return STILL_WAITING
+
+    def take_signal_sync(self, wait: SignalWait) -> TakenSignal:
+        return STILL_WAITING
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any:
         return await asyncio.to_thread(call)

@@ -242,10 +242,12 @@ class ChildProcess:
         assert run.steps is not None
         answer = child_protocol.StepsAnswered(asked.number)
         try:
-            if asked.record is None:
-                answer = msgspec.structs.replace(answer, steps=await run.steps.load(run.request.job.id))
-            else:
+            if asked.record is not None:
                 answer = msgspec.structs.replace(answer, is_recorded=await run.steps.record(asked.record))
+            elif asked.take is not None:
+                answer = msgspec.structs.replace(answer, taken=await run.steps.take_signal(asked.take))
+            else:
+                answer = msgspec.structs.replace(answer, steps=await run.steps.load(run.request.job.id))
         except StoreError as error:
             answer = msgspec.structs.replace(answer, error=error.reason)
         self._send(answer)

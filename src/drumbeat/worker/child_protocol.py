@@ -16,6 +16,7 @@ import msgspec
 
 from drumbeat.context import AbortReason
 from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.ids import InstanceId
 from drumbeat.worker.result import HandlerResult
@@ -38,6 +39,7 @@ class StepsAnswered(msgspec.Struct, frozen=True, tag=True):
     number: int
     steps: list[StepRecord] = []
     is_recorded: bool = False
+    taken: TakenSignal | None = None
     error: str | None = None
     """The store refused it."""
 
@@ -69,7 +71,8 @@ class ProgressReported(msgspec.Struct, frozen=True, tag=True):
 class StepsAsked(msgspec.Struct, frozen=True, tag=True):
     number: int
     record: NewStep | None = None
-    """None: load the steps of the running job."""
+    take: SignalWait | None = None
+    """With neither: load the steps of the running job."""
 
 
 class HandlerEnded(msgspec.Struct, frozen=True, tag=True):

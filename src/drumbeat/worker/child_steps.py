@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from drumbeat.core.signals import STALE_WAIT, SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import StoreError
 from drumbeat.ids import JobId
@@ -26,16 +27,22 @@ class ChildSteps:
         """Set once the loop runs."""
 
     async def load(self, job: JobId) -> list[StepRecord]:
-        return (await asyncio.wrap_future(self._ask(None))).steps
+        return (await asyncio.wrap_future(self._ask())).steps
 
     def load_sync(self, job: JobId) -> list[StepRecord]:
-        return self._ask(None).result().steps
+        return self._ask().result().steps
 
     async def record(self, step: NewStep) -> bool:
-        return (await asyncio.wrap_future(self._ask(step))).is_recorded
+        return (await asyncio.wrap_future(self._ask(record=step))).is_recorded
 
     def record_sync(self, step: NewStep) -> bool:
-        return self._ask(step).result().is_recorded
+        return self._ask(record=step).result().is_recorded
+
+    async def take_signal(self, wait: SignalWait) -> TakenSignal:
+        return (await asyncio.wrap_future(self._ask(take=wait))).taken or STALE_WAIT
+
+    def take_signal_sync(self, wait: SignalWait) -> TakenSignal:
+        return self._ask(take=wait).result().taken or STALE_WAIT
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any:
         assert self.threads is not None
@@ -50,8 +57,8 @@ class ChildSteps:
         else:
             asked.set_exception(StoreError(answer.error))
 
-    def _ask(self, step: NewStep | None) -> Answer:
+    def _ask(self, *, record: NewStep | None = None, take: SignalWait | None = None) -> Answer:
         number, answer = next(self._numbers), Answer()
         self._asked[number] = answer
-        self._send(child_protocol.StepsAsked(number, step))
+        self._send(child_protocol.StepsAsked(number, record, take))
         return answer

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
 from drumbeat.context import Aborted, AbortReason, RunningJob
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import (
     MAX_RESULT_BYTES,
     MAX_STEP_NAME,
@@ -25,9 +26,9 @@ from drumbeat.core.step import (
     StepKind,
     StepRecord,
 )
-from drumbeat.core.suspension import Suspension
+from drumbeat.core.suspension import FOREVER_US, Suspension
 from drumbeat.durations import to_us
-from drumbeat.errors import ClaimLost, StepError
+from drumbeat.errors import ClaimLost, SignalTimedOut, StepError
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.names import short_repr
 from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
@@ -51,6 +52,10 @@ class StepPort(Protocol):
         ...
 
     def record_sync(self, step: NewStep) -> bool: ...
+
+    async def take_signal(self, wait: SignalWait) -> TakenSignal: ...
+
+    def take_signal_sync(self, wait: SignalWait) -> TakenSignal: ...
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any: ...
 
@@ -143,14 +148,57 @@ class JobSteps:
         known = self._known.get((StepKind.SLEEP, name))
         until = None if known is None or known.until is None else to_us(known.until)
         if until is None or until > self._now():
-            self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us)
+            self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us, is_new=known is None)
 
-    def _suspend(self, suspension: Suspension, delay_us: int) -> NoReturn:
-        """End this run. It sticks: what the handler asks for afterwards raises it again."""
+    async def wait_for(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any:
+        wait = self._begin_wait(signal, name)
+        if self._must_load:
+            self._learn(await self._port.load(self._job.id))
+        taken = self._known_end(name) or await self._port.take_signal(wait)
+        return self._end_wait(taken, wait, type, timeout_us)
+
+    def wait_for_sync(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any:
+        wait = self._begin_wait(signal, name)
+        if self._must_load:
+            self._learn(self._port.load_sync(self._job.id))
+        taken = self._known_end(name) or self._port.take_signal_sync(wait)
+        return self._end_wait(taken, wait, type, timeout_us)
+
+    def _begin_wait(self, signal: str, name: str) -> SignalWait:
+        self._enter(StepKind.WAIT, name)
+        self._check_nothing_runs(name)
+        return SignalWait(claim=self._claim, name=name, signal=signal)
+
+    def _known_end(self, name: str) -> TakenSignal | None:
+        known = self._known.get((StepKind.WAIT, name))
+        return None if known is None or known.finished_at is None else TakenSignal(is_over=True, payload=known.result)
+
+    def _end_wait(self, taken: TakenSignal, wait: SignalWait, type: Any, timeout_us: int | None) -> Any:
+        known = self._known.get((StepKind.WAIT, wait.name))
+        self._settle(taken.is_current)
+        if not taken.is_over:
+            until = FOREVER_US if timeout_us is None else None
+            if known is not None:  # woken too early
+                until = FOREVER_US if known.until is None else to_us(known.until)
+            suspension = Suspension(kind=StepKind.WAIT, name=wait.name, signal=wait.signal, until=until)
+            self._suspend(suspension, timeout_us or 0, is_new=known is None)
+        if taken.payload is None:
+            raise SignalTimedOut(self._job.id, wait.signal)
+        try:
+            return decode_result(taken.payload, type, self._context.codec)
+        except Undecodable as error:
+            problem = f"got a signal {wait.signal!r} whose payload is not of the type that is waited for: {error}"
+            raise StepError(self._job.id, wait.name, problem) from error
+
+    def _check_nothing_runs(self, name: str) -> None:
         if self._in_flight:
             problem = f"cannot be made while step {self._in_flight[0]!r} runs: the run would end in the middle of it"
-            raise StepError(self._job.id, suspension.name, problem)
-        if suspension.until is None:
+            raise StepError(self._job.id, name, problem)
+
+    def _suspend(self, suspension: Suspension, delay_us: int, *, is_new: bool) -> NoReturn:
+        """End this run. It sticks: what the handler asks for afterwards raises it again."""
+        self._check_nothing_runs(suspension.name)
+        if is_new:
             self._charge(suspension.name, 0)
         self.suspended = Suspended(suspension, delay_us)
         raise self.suspended
@@ -185,7 +233,7 @@ class JobSteps:
         if (kind, name) in self._used:
             hint = f'give each its own name, such as f"{name}:{{number}}"'
             if kind is not StepKind.STEP:
-                hint = f"give each its own: {kind}(..., name=...)"
+                hint = f"give each its own: {'sleep' if kind is StepKind.SLEEP else 'wait_for'}(..., name=...)"
             raise StepError(self._job.id, name, f"is there twice in one run: {hint}")
         self._used.add((kind, name))
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from drumbeat.context import Aborted, AbortReason
 from drumbeat.core.claim import WriteStatus
+from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import StoreError
 from drumbeat.ids import JobId
@@ -50,6 +51,12 @@ class StepRecorder:
         self._waiting.append((step, recorded))
         self._wakeup.set()
         return await recorded
+
+    async def take_signal(self, wait: SignalWait) -> TakenSignal:
+        return await self._write_backoff.retry(lambda: self._store.take_signal(self._identity(), wait))
+
+    def take_signal_sync(self, wait: SignalWait) -> TakenSignal:
+        return self._call_from_thread(self.take_signal(wait))
 
     def load_sync(self, job: JobId) -> list[StepRecord]:
         return self._call_from_thread(self.load(job))

@@ -12,7 +12,14 @@ from drumbeat.core.job import JobState
 from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
 from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.completion_rows import dead_row, finished_row, pending_rows, select_state, suspension_rows
+from drumbeat.store.completion_rows import (
+    awaited_signals,
+    dead_row,
+    finished_row,
+    pending_rows,
+    select_state,
+    suspension_rows,
+)
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
@@ -41,7 +48,10 @@ class PostgresCompletionWriter:
         """Record those outcomes whose claim is current; return these claims, and the earliest run_at of what is pending."""
         found = await session.fetch(self._sql.lock_running, instance, [outcome.id for outcome in outcomes])
         running = [rows.held_job(row) for row in found]
-        decided = decide_outcomes(running, outcomes, running[0].now if running else 0)
+        signalled: list[JobId] = []
+        if waits := awaited_signals(outcomes):  # read after the rows were locked: sending a signal locks them too
+            signalled = [row[0] for row in await session.fetch(self._sql.signalled, *to_columns(waits))]
+        decided = decide_outcomes(running, outcomes, running[0].now if running else 0, signalled)
         earliest = await self.apply(session, instance, decided)
         return {(job.id, job.token) for job, _ in decided}, earliest
 

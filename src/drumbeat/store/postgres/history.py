@@ -84,7 +84,7 @@ class HistoryPartitions:
         if not await self._connection.call(partial(self._detach, name), timeout=LONG_TIMEOUT):
             return False
         dropped = await self._connection.call(partial(self._drop_day, name), timeout=LONG_TIMEOUT)
-        for statement in (self._jobs.prune_attempts, self._jobs.prune_steps):
+        for statement in (self._jobs.prune_attempts, self._jobs.prune_steps, self._jobs.prune_signals):
             await self._connection.call(partial(_execute, statement, before, 10 * limit), timeout=LONG_TIMEOUT)
         return dropped
 

@@ -13,6 +13,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.signals import NewSignal, SignalAnswer
 from drumbeat.core.step import NewStep
 from drumbeat.errors import ClaimLost, InvalidArguments
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
@@ -21,6 +22,7 @@ from drumbeat.store.postgres import drivers
 from drumbeat.store.postgres.connections import PostgresAddress
 from drumbeat.store.postgres.job_transaction import PostgresTransaction, TransactionPool
 from drumbeat.store.postgres.statements import in_schema
+from drumbeat.store.postgres.steps import encode_signal
 
 CLAIM_LOST_STATE, COMPLETED_STATE = "DB002", "DB003"
 # No such function, schema or table.
@@ -41,6 +43,7 @@ class PostgresTransactional:
         self._complete = in_schema(_SQL.complete, namespace)
         self._complete_and_enqueue = in_schema(_SQL.complete_and_enqueue, namespace)
         self._record_step = in_schema(_SQL.record_step, namespace)
+        self._send_signal = in_schema(_SQL.send_signal, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
@@ -70,6 +73,14 @@ class PostgresTransactional:
     def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         with self._translate_errors(step.claim):
             drivers.call_sync(conn, self._record_step, _encode_step(instance, step))
+
+    async def send_signal(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        with self._translate_errors():
+            return SignalAnswer(await drivers.call(conn, self._send_signal, encode_signal(signal)))
+
+    def send_signal_sync(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        with self._translate_errors():
+            return SignalAnswer(drivers.call_sync(conn, self._send_signal, encode_signal(signal)))
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self._pool)

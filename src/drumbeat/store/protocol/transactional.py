@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.signals import NewSignal, SignalAnswer
 from drumbeat.core.step import NewStep
 from drumbeat.ids import InstanceId
 
@@ -84,6 +85,12 @@ class Transactional(Protocol):
         ...
 
     def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None: ...
+
+    async def send_signal(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        """As `StepStore.send_signal`, but it takes effect with the caller's commit."""
+        ...
+
+    def send_signal_sync(self, conn: Any, signal: NewSignal) -> SignalAnswer: ...
 
     def transaction(self) -> EngineTransaction:
         """One on a connection of the store's own; nothing is opened before `begin`."""

@@ -33,6 +33,7 @@ every call, so no script runs on half of the keys.
     dead                 zset     id -> 0: dead letters, by id
     attempts:<id>        list     JSON of the earlier attempts of a job
     steps:<id>           hash     kind, NUL, name -> JSON of a step, sleep or wait of a job (steps.py)
+    signals:<id>         hash     id of a signal -> when it was sent, what has read it, its name and payload (_signals.lua)
     children:<id>        zset     id -> 0: the newest 10,000 jobs that a job enqueued, by id; expires 30 days after the last
     count                hash     task NUL live, succeeded, dead, cancelled or expired -> number of jobs
     paused               hash     queue -> JSON array [at, by, reason]

@@ -14,6 +14,7 @@ from drumbeat.core.uniqueness import returning_keys
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.completion_rows import (
     Row,
+    awaited_signals,
     dead_row,
     encode_failure,
     pending_rows,
@@ -155,7 +156,10 @@ class SqliteCompletionWriter:
             return set()
         ids = as_json([outcome.id for outcome in outcomes])
         running = rows.held(write.db, self._sql.held, {"ids": ids, "instance": instance})
-        decided = decide_outcomes(running, outcomes, write.now)
+        signalled: list[JobId] = []
+        if waits := awaited_signals(outcomes):
+            signalled = rows.ids(write.db.value(self._sql.signalled, {"waits": as_json(waits)}))
+        decided = decide_outcomes(running, outcomes, write.now, signalled)
         self.apply(write, instance, decided)
         return {(job.id, job.token) for job, _ in decided}
 

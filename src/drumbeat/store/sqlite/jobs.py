@@ -227,6 +227,7 @@ class SqliteJobs(SqliteOperations):
         seqs = write.db.value(self._sql.prunable_history, parameters)
         write.db.run(self._sql.delete_attempts, {"seqs": seqs})
         write.db.run(self._sql.delete_steps, {"seqs": seqs})
+        write.db.run(self._sql.delete_signals, {"seqs": seqs})
         pruned = write.db.run(self._sql.delete_history, {"seqs": seqs})
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from drumbeat.clock import Clock
 from drumbeat.core.claim import CompletedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, NewJob, OutcomeKind
+from drumbeat.core.signals import NewSignal, SignalAnswer
 from drumbeat.core.step import NewStep
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
 from drumbeat.ids import InstanceId
@@ -27,7 +28,7 @@ from drumbeat.store.sqlite.file_checks import DiskSpaceGuard, inode_of
 from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter
 from drumbeat.store.sqlite.job_transaction import SqliteTransaction
 from drumbeat.store.sqlite.statements import statements
-from drumbeat.store.sqlite.steps import record_steps
+from drumbeat.store.sqlite.steps import record_steps, send_signal
 from drumbeat.store.sqlite.writer import WriteContext
 
 R = TypeVar("R")
@@ -68,6 +69,12 @@ class SqliteTransactional:
 
     def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         self._run_on_sync(conn, partial(self._record_step, instance, step))
+
+    async def send_signal(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        return await self._run_on(conn, partial(self._send_signal, signal))
+
+    def send_signal_sync(self, conn: Any, signal: NewSignal) -> SignalAnswer:
+        return self._run_on_sync(conn, partial(self._send_signal, signal))
 
     def transaction(self) -> SqliteTransaction:
         return SqliteTransaction(self._path)
@@ -148,6 +155,14 @@ class SqliteTransactional:
                 with contextlib.suppress(sqlite3.Error):  # as in `_complete`
                     conn.rollback()
                 raise ClaimLost(step.claim.id, step.claim.token)
+
+    def _send_signal(self, signal: NewSignal, conn: sqlite3.Connection) -> SignalAnswer:
+        self._disk_space.check()
+        db = BorrowedConnection(conn)
+        with _ensure_transaction(db, conn):
+            self._check_same_file(db)
+            schema.upgrade_in_transaction(db, self._namespace)
+            return send_signal(self._step_sql, WriteContext(db, self._clock.now_us()), signal)
 
     def _check_same_file(self, db: "BorrowedConnection") -> None:
         """Refuse a connection to another file, and every connection once the file was replaced.

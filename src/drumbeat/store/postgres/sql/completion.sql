@@ -79,6 +79,13 @@ UPDATE drumbeat.job
  WHERE job.id = ANY ($1::text[]::uuid[])
    AND job.id = back.id;
 
+-- name: signalled
+-- Those of these jobs, locked before, for which there is an unread signal of this name. Columns: job, name.
+SELECT wanted.job::text
+  FROM unnest($1::text[]::uuid[], $2::text[]) AS wanted (job, name)
+ WHERE EXISTS (SELECT FROM drumbeat.signal
+                WHERE signal.job = wanted.job AND signal.name = wanted.name AND signal.read_by IS NULL);
+
 -- name: insert_suspensions
 -- Columns: job, kind, name, token, started_at, until, signal.
 INSERT INTO drumbeat.step (job, kind, name, token, started_at, until, signal)

@@ -161,6 +161,9 @@ SELECT {{stored from live_row}}, drumbeat.now_us() AS now
        steps AS (
        DELETE FROM drumbeat.step
         WHERE job = ANY (ARRAY(SELECT old.id FROM old))),
+       signals AS (
+       DELETE FROM drumbeat.signal
+        WHERE job = ANY (ARRAY(SELECT old.id FROM old))),
        pruned AS (
        DELETE FROM drumbeat.history
         WHERE id = ANY (ARRAY(SELECT old.id FROM old))
@@ -192,6 +195,18 @@ DELETE FROM drumbeat.step
           AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = step.job)
           AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = step.job)
           AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = step.job)
+        LIMIT $2));
+
+-- name: prune_signals
+-- The same of signals.
+DELETE FROM drumbeat.signal
+ WHERE ctid = ANY (ARRAY(
+       SELECT signal.ctid
+         FROM drumbeat.signal
+        WHERE signal.sent_at < $1
+          AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = signal.job)
+          AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = signal.job)
+          AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = signal.job)
         LIMIT $2));
 
 -- name: raise_pruned_before

@@ -29,3 +29,58 @@ SELECT job::text, kind, name, token, started_at, until, finished_at, signal, res
   FROM drumbeat.step
  WHERE job = ANY ($1::text[]::uuid[])
  ORDER BY job, started_at, kind, name;
+
+-- name: live_of_key
+SELECT id::text
+  FROM drumbeat.job
+ WHERE task = $1
+   AND key = $2
+   AND key IS NOT NULL
+ LIMIT $3;
+
+-- name: send_signal
+SELECT drumbeat.send_signal($1);
+
+-- name: lock_claim
+-- The fence of `take_signal`. A signal that is being sent locks this row as well, and is seen by the next statement.
+SELECT drumbeat.now_us()
+  FROM drumbeat.job
+ WHERE id = $1::text::uuid
+   AND token = $2
+   AND instance = $3
+   FOR SHARE;
+
+-- name: wait
+-- What is on record of a wait.
+SELECT until, finished_at, result
+  FROM drumbeat.step
+ WHERE job = $1::text::uuid
+   AND kind = 'wait'
+   AND name = $2;
+
+-- name: read_oldest
+-- Mark the oldest unread signal of this name as read. $1 job, $2 signal, $3 wait.
+UPDATE drumbeat.signal
+   SET read_by = $3
+ WHERE job = $1::text::uuid
+   AND id = (SELECT signal.id
+               FROM drumbeat.signal
+              WHERE signal.job = $1::text::uuid
+                AND signal.name = $2
+                AND signal.read_by IS NULL
+              ORDER BY signal.sent_at, signal.id
+              LIMIT 1)
+RETURNING payload;
+
+-- name: end_wait
+-- $1 job, $2 wait, $3 token, $4 signal, $5 payload (null: timed out).
+INSERT INTO drumbeat.step (job, kind, name, token, started_at, finished_at, signal, result)
+VALUES ($1::text::uuid, 'wait', $2, $3, drumbeat.now_us(), drumbeat.now_us(), $4, $5)
+    ON CONFLICT (job, kind, name) DO UPDATE SET finished_at = excluded.finished_at, result = excluded.result;
+
+-- name: list_signals
+-- Columns as in records.SignalRow.
+SELECT job::text, id, name, sent_at, payload, read_by
+  FROM drumbeat.signal
+ WHERE job = ANY ($1::text[]::uuid[])
+ ORDER BY job, sent_at, id;

@@ -14,6 +14,9 @@ SELECT drumbeat.complete(given.calls ->> 'completed'), drumbeat.enqueue(given.ca
 -- name: record_step
 SELECT drumbeat.record_step($1);
 
+-- name: send_signal
+SELECT drumbeat.send_signal($1);
+
 -- name: terminate_session
 SELECT pg_terminate_backend(pid)
   FROM pg_stat_activity

@@ -14,6 +14,7 @@
 -- include: _uniqueness
 -- include: _insert_jobs
 -- include: _schedule
+-- include: _signals
 
 local function or_null(text)
   return text == '' and 'null' or text
@@ -115,7 +116,7 @@ end
 local function delete_job(id, name)
   safe_write('HDEL', P .. 'job:' .. name, id)
   safe_write('HDEL', P .. 'ended:' .. name, id)
-  call('DEL', P .. 'attempts:' .. id, P .. 'steps:' .. id)
+  call('DEL', P .. 'attempts:' .. id, P .. 'steps:' .. id, P .. 'signals:' .. id)
   compact_bucket(name, 1)
 end
 
@@ -273,6 +274,9 @@ local function suspend(job, run)
     return
   end
   local is_wait = run.signal ~= ''
+  if is_wait and oldest_unread(job.id, run.signal) then  -- it has come first
+    job.more.run_at = now
+  end
   job.more.suspended = is_wait and 'signal:' .. run.signal or 'sleep'
   call('ZREM', P .. 'expiring', job.id)
   local record = '[' .. us(job.token) .. ',' .. (run.finished ~= '' and run.finished or now_text) .. ','

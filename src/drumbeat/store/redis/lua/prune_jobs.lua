@@ -19,7 +19,7 @@ for_each_bucket(ids, function(name, first, last)
   compact_bucket(name, last - first + 1)
 end)
 for i, id in ipairs(ids) do
-  append(tries, P .. 'attempts:' .. id, P .. 'children:' .. id, P .. 'steps:' .. id)
+  append(tries, P .. 'attempts:' .. id, P .. 'children:' .. id, P .. 'steps:' .. id, P .. 'signals:' .. id)
   if bodies[i] and dones[i] then
     add_to_counter(match(bodies[i], TASK_PATTERN) or '', ended_state(dones[i]), -1)
   end

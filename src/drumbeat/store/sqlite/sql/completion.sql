@@ -98,6 +98,16 @@ SELECT column1, column2, column3, column4, nullif(column5, -1), column6, nullif(
  WHERE column1 <> -1
     ON CONFLICT DO NOTHING;
 
+-- name: signalled
+-- Those of these [job, name] for which there is an unread signal of this name.
+SELECT json_group_array(json_extract(wanted.value, '$[0]'))
+  FROM json_each(:waits) AS wanted
+ WHERE EXISTS (SELECT 1
+                 FROM drumbeat_signal AS signal
+                WHERE signal.job = json_extract(wanted.value, '$[0]')
+                  AND signal.name = json_extract(wanted.value, '$[1]')
+                  AND signal.read_by IS NULL);
+
 -- name: insert_suspensions
 -- Columns of a row: job, kind, name, token, started_at, until, signal.
 INSERT INTO drumbeat_step (job, kind, name, token, started_at, until, signal)

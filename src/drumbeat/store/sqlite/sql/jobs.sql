@@ -175,6 +175,13 @@ DELETE FROM drumbeat_step
                 CROSS JOIN drumbeat_history AS history
                 WHERE history.seq = pruned.value);
 
+-- name: delete_signals
+DELETE FROM drumbeat_signal
+ WHERE job IN (SELECT history.id
+                 FROM json_each(:seqs) AS pruned
+                CROSS JOIN drumbeat_history AS history
+                WHERE history.seq = pruned.value);
+
 -- name: delete_history
 DELETE FROM drumbeat_history
  WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -42,3 +42,70 @@ BEGIN
         ON CONFLICT DO NOTHING;
 END
 $$;
+
+-- What others have told jobs. `read_by`: the wait that has got it.
+CREATE TABLE drumbeat.signal (
+    job     uuid NOT NULL,
+    sent_at bigint NOT NULL,
+    id      text COLLATE "C" NOT NULL,
+    name    text COLLATE "C" NOT NULL,
+    read_by text COLLATE "C",
+    payload text NOT NULL,
+    CONSTRAINT signal_pkey PRIMARY KEY (job, id)
+);
+CREATE INDEX signal_by_age
+    ON drumbeat.signal (sent_at);
+
+-- Wake a job that is suspended on a signal. At the commit of whoever sent it, so that a transaction of a program's own does not
+-- keep the job's row locked meanwhile. The row is locked first, whatever its state, and looked at by a later statement: a run
+-- that is being suspended does the same, so one of both sees the other.
+CREATE FUNCTION drumbeat.wake_signalled() RETURNS trigger
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+BEGIN
+    PERFORM FROM drumbeat.job WHERE job.id = NEW.job FOR UPDATE;
+    UPDATE drumbeat.job
+       SET run_at = drumbeat.now_us()
+     WHERE job.id = NEW.job
+       AND job.state = 'pending'
+       AND job.suspended = 'signal:' || NEW.name
+       AND job.run_at > drumbeat.now_us();
+    IF FOUND THEN
+        PERFORM pg_notify('drumbeat' || '.wake', drumbeat.now_us()::text);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE CONSTRAINT TRIGGER signal_wakes
+    AFTER INSERT ON drumbeat.signal
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION drumbeat.wake_signalled();
+
+-- Send a signal to a live job. given: {"job", "id", "name", "payload", "limit"}. Returns 'sent', or why nothing was stored: the
+-- state of a job that has ended, 'unknown', or 'too many'.
+CREATE FUNCTION drumbeat.send_signal(given text) RETURNS text
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+DECLARE
+    new      record;
+    is_known boolean;
+BEGIN
+    SELECT sent.* INTO new
+      FROM json_to_record(given::json) AS sent (job uuid, id text, name text, payload text, "limit" integer);
+    IF NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = new.job) THEN
+        RETURN coalesce((SELECT history.state FROM drumbeat.history WHERE history.id = new.job LIMIT 1),
+                        (SELECT dead.state FROM drumbeat.dead WHERE dead.id = new.job),
+                        'unknown');
+    END IF;
+    SELECT EXISTS (SELECT FROM drumbeat.signal WHERE signal.job = new.job AND signal.id = new.id) INTO is_known;
+    IF NOT is_known
+       AND (SELECT count(*) FROM drumbeat.signal WHERE signal.job = new.job AND signal.read_by IS NULL) >= new."limit"
+    THEN
+        RETURN 'too many';
+    END IF;
+    INSERT INTO drumbeat.signal (job, sent_at, id, name, payload)
+    VALUES (new.job, drumbeat.now_us(), new.id, new.name, new.payload)
+        ON CONFLICT DO NOTHING;
+    RETURN 'sent';
+END
+$$;

@@ -13,3 +13,14 @@ CREATE TABLE drumbeat_step (
     result      TEXT,
     PRIMARY KEY (job, kind, name)
 ) WITHOUT ROWID;
+
+-- What others have told jobs. `read_by`: the wait that has got it.
+CREATE TABLE drumbeat_signal (
+    job     TEXT NOT NULL,
+    id      TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    read_by TEXT,
+    PRIMARY KEY (job, id)
+) WITHOUT ROWID;
