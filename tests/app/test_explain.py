@@ -14,6 +14,7 @@ from drumbeat.core.instance import Role
 from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.core.lock import NewTicket, describe_job
 from drumbeat.core.schedule import Overlap
+from drumbeat.core.suspension import StepKind, Suspension
 from drumbeat.durations import from_us
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import InstanceId, JobId
@@ -386,3 +387,17 @@ async def test_code_without_a_loop_may_ask_as_well(app: Drumbeat, store: Store) 
     id = await added(store)
     found = await asyncio.to_thread(app.sync.jobs.explain, id)
     assert [reason.kind for reason in found.reasons] == [ReasonKind.NO_WORKER]
+
+
+async def test_a_job_that_sleeps_or_waits_for_a_signal(app: Drumbeat, store: Store) -> None:
+    instance = await making.worker(store)
+    asleep, waiting = await making.claimed_one(store, instance), await making.claimed_one(store, instance)
+    nap = Suspension(kind=StepKind.SLEEP, name="sleep")
+    await making.end(store, instance, asleep, OutcomeKind.SUSPENDED, delay=HOUR, suspension=nap)
+    approval = Suspension(kind=StepKind.WAIT, name="approved", signal="approved")
+    await making.end(store, instance, waiting, OutcomeKind.SUSPENDED, delay=HOUR, suspension=approval)
+    reason = (await app.jobs.explain(asleep.id)).reasons[0]
+    assert reason.kind is ReasonKind.ASLEEP and reason.text.startswith("it is asleep until ")
+    reason = (await app.jobs.explain(waiting.id)).reasons[0]
+    assert (reason.kind, reason.facts["signal"]) == (ReasonKind.SIGNAL, "approved")
+    assert reason.text.startswith("it waits for the signal 'approved' until ")

@@ -10,6 +10,8 @@ from drumbeat.admin.explain.context import gather_context
 from drumbeat.admin.explain.reasons import Explanation, explain
 from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobPage
+from drumbeat.core.signals import SignalRecord
+from drumbeat.core.step import StepRecord
 from drumbeat.core.suspension import awaited_signal
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound
@@ -66,6 +68,21 @@ class Jobs(AdminPart):
         store = await self._client.store()
         job = check_id(id)
         return (await store.inspect.get_attempts([job]))[job]
+
+    async def steps(self, id: str) -> builtins.list[StepRecord]:
+        """What a job has on record of its runs: steps, sleeps and waits, in the order in which they began."""
+        store, job = await self._client.store(), check_id(id)
+        return (await store.steps.load([job]))[job]
+
+    async def signals(self, id: str) -> builtins.list[SignalRecord]:
+        """The signals that were sent to a job, oldest first, read or not."""
+        store, job = await self._client.store(), check_id(id)
+        return (await store.steps.list_signals([job]))[job]
+
+    async def signal(self, id: str, name: str, payload: Any = None, *, signal_id: str | None = None) -> str:
+        """Send a signal to a job, as `app.signal`. Returns the signal's id."""
+        job = check_id(id)
+        return await self._client.send_signal(job, name, payload, task=None, key=None, id=signal_id, conn=None)
 
     async def lineage(self, id: str, *, before: str | None = None, limit: int = 50) -> Lineage:
         """Which job enqueued it, and which jobs it enqueued: its ancestors, and the tree below it.

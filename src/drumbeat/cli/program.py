@@ -24,6 +24,7 @@ GROUPS = {
     },
     "Look and act": {
         "enqueue": "Enqueue a job of an app's task.",
+        "signal": "Send a signal to a job that waits for it.",
         "explain": "Explain why a job is not running.",
         "top": "Watch queues, rates, instances and new dead letters, live.",
         "doctor": "Check the store and the cluster, and say what to do about problems.",

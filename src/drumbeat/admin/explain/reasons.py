@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from drumbeat.admin.explain.context import MAX_AHEAD, ExplainContext
+from drumbeat.admin.explain.suspended import describe_suspended
 from drumbeat.core.field_doc import doc
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import JobState
@@ -33,6 +34,8 @@ Fact = str | int | float | bool | None
 class ReasonKind(StrEnum):
     NOT_DUE = "not_due"
     RETRYING = "retrying"
+    ASLEEP = "asleep"  # its handler sleeps
+    SIGNAL = "signal"  # its handler waits for a signal
     QUEUE_PAUSED = "queue_paused"
     NO_WORKER = "no_worker"
     NO_WORKER_FOR_QUEUE = "no_worker_for_queue"
@@ -92,6 +95,10 @@ def _not_due(context: ExplainContext) -> Reason | None:
         return None
     facts: dict[str, Fact] = {"until": to_iso(job.run_at)}
     when = _format_when(job.run_at, context.now)
+    if job.suspended is not None:
+        text, more = describe_suspended(job, when)
+        kind = ReasonKind.SIGNAL if "signal" in more else ReasonKind.ASLEEP
+        return Reason(kind=kind, text=text, facts={**facts, **more})
     if job.failures or job.crashes:
         return _next_attempt(context, when, facts)
     if job.token:  # it was claimed before, and nothing was charged

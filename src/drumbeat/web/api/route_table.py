@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from drumbeat.web.api import audit, dead, instances, jobs, locks, queues, schedules, stats, status, system, tasks
+from drumbeat.web.api import (
+    audit,
+    dead,
+    instances,
+    job_steps,
+    jobs,
+    locks,
+    queues,
+    schedules,
+    stats,
+    status,
+    system,
+    tasks,
+)
 from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route, make_route
 
 OPERATOR, ADMIN = AccessRole.OPERATOR, AccessRole.ADMIN
@@ -28,6 +41,7 @@ API_ROUTES: tuple[Route, ...] = (
     _get("/jobs/counts", jobs.count_jobs, "How many jobs are in which state"),
     _get("/jobs/{id}", jobs.show, "One job"),
     _get("/jobs/{id}/attempts", jobs.list_attempts, "All runs of a job that have ended, oldest first"),
+    _get("/jobs/{id}/steps", job_steps.list_steps, "Its steps, sleeps, waits and signals"),
     _get("/jobs/{id}/lineage", jobs.show_lineage, "Which job enqueued it, and which jobs it enqueued"),
     _get("/jobs/{id}/explain", jobs.explain, "Why is it not running?"),
     _write("POST /jobs", jobs.enqueue, OPERATOR, "jobs.enqueue", "Queue a call of a task"),
@@ -35,6 +49,7 @@ API_ROUTES: tuple[Route, ...] = (
     _write(
         "POST /jobs/{id}/cancel", jobs.cancel, OPERATOR, "jobs.cancel", "Cancel a job, or ask a running one to stop"
     ),
+    _write("POST /jobs/{id}/signal", job_steps.send_signal, OPERATOR, "jobs.signal", "Send a signal to a job"),
     _write("POST /jobs/{id}/run-now", jobs.run_now, OPERATOR, "jobs.run_now", "Make a pending job due now"),
     _get("/dead", dead.list_dead_letters, "Dead letters, newest first"),
     _get("/dead/groups", dead.list_groups, "Dead letters by task and error"),

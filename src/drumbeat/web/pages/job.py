@@ -9,13 +9,15 @@ from starlette.responses import Response
 
 from drumbeat.admin.explain.reasons import Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
+from drumbeat.core.suspension import awaited_signal
 from drumbeat.ids import InstanceId
-from drumbeat.web.api import dead, jobs
+from drumbeat.web.api import dead, job_steps, jobs
 from drumbeat.web.api.records import JobRecord
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import DANGER, ActionButton, build_button
 from .formatting import between, first_line
+from .job_records import describe_suspension, record_views
 from .layout import render_page
 from .timeline_items import RUN_STYLES
 
@@ -71,6 +73,7 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         request, id, jobs.LineageQuery(before=query.children_before, limit=MAX_DESCENDANTS)
     )
     runs = await jobs.load_attempts(request, job.id)
+    recorded = await job_steps.load_steps(request, job.id)
     reasons = (await jobs.explain(request, id)).reasons if job.state in LIVE else ()
     is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
     return await render_page(
@@ -84,6 +87,7 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         reasons=[reason_view(reason) for reason in reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
+        records=record_views(recorded),
         lineage=lineage,
         older=request.link_to(f"/jobs/{id}", children_before=lineage.next) if lineage.next else None,
         newest=request.link_to(f"/jobs/{id}") if query.children_before else None,
@@ -137,6 +141,8 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
         return [Step(state="running", text=text, at=job.started_at, after=after, instance=job.instance)]
     if job.state is JobState.PENDING:
         text = "may start" if not runs else "next run"
+        if job.suspended is not None:
+            return [Step(state="suspended", text=describe_suspension(job.suspended), at=job.run_at)]
         return [Step(state=job.view, text=text, at=job.run_at)]
     ended_by_run = runs and outcome_style(runs[-1].outcome) == job.state
     if ended_by_run or job.finished_at is None:
@@ -159,7 +165,7 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
     made: list[ActionButton | None] = []
     if is_letter:
         made += _dead_letter_buttons(request, job)
-    if job.state is JobState.PENDING:
+    if job.state is JobState.PENDING and awaited_signal(job.suspended) is None:
         made.append(
             build_button(
                 request,

@@ -26,6 +26,7 @@ RUN_STYLES = {
     "cancelled": ("cancelled", "cancelled"),
     "expired": ("cancelled", "expired"),
     "snoozed": ("cancelled", "snoozed"),
+    "suspended": ("cancelled", "suspended"),
     "released": ("cancelled", "released"),
     "blocked": ("cancelled", "blocked"),
     "running": ("running", "running"),
