@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from drumbeat.core.claim import ClaimedJob, WriteStatus
 from drumbeat.core.job import Job, JobState, OutcomeKind
 from drumbeat.core.step import StepKind, StepRecord
@@ -66,6 +68,22 @@ async def test_only_a_job_that_has_run_has_steps_to_load(store: Store) -> None:
     await sleep(store, instance, job, 0)
     [again] = await claim(store, instance)
     assert again.has_run
+
+
+@pytest.mark.parametrize("how", ["buried", "buried before it said what it started", "left", "released", "failed"])
+async def test_whatever_ended_the_run_before_its_steps_are_to_be_loaded(store: Store, how: str) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    if how == "left":
+        await store.instances.deregister(instance)
+    elif how.startswith("buried"):
+        started = None if how == "buried" else []
+        await store.instances.declare_dead(instance, beat=None, started=started, reason="test")
+    else:
+        await end(store, instance, job, OutcomeKind.RELEASED if how == "released" else OutcomeKind.RETRY)
+    [again] = await claim(store, await worker(store))
+    assert again.id == job.id
+    assert again.has_run or again.failures or again.crashes
 
 
 async def test_the_first_record_of_a_sleep_counts(store: Store) -> None:
