@@ -75,7 +75,7 @@ async def test_whatever_ended_the_run_before_its_steps_are_to_be_loaded(store: S
     instance = await worker(store)
     job = await claimed_one(store, instance)
     if how == "left":
-        await store.instances.deregister(instance)
+        await store.instances.deregister(instance, "test")
     elif how.startswith("buried"):
         started = None if how == "buried" else []
         await store.instances.declare_dead(instance, beat=None, started=started, reason="test")
