@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.claim import ClaimedJob, WriteStatus
+from drumbeat.core.claim import ClaimedJob, ClaimRef, WriteStatus
 from drumbeat.core.job import Job, JobState, OutcomeKind
 from drumbeat.core.step import StepKind, StepRecord
 from drumbeat.core.suspension import Suspension
@@ -77,7 +77,7 @@ async def test_whatever_ended_the_run_before_its_steps_are_to_be_loaded(store: S
     if how == "left":
         await store.instances.deregister(instance, "test")
     elif how.startswith("buried"):
-        started = None if how == "buried" else []
+        started: list[ClaimRef] | None = None if how == "buried" else []
         await store.instances.declare_dead(instance, beat=None, started=started, reason="test")
     else:
         await end(store, instance, job, OutcomeKind.RELEASED if how == "released" else OutcomeKind.RETRY)
