@@ -332,8 +332,8 @@ ATTEMPT_BUGS = (
         engines=(SQLITE,),
         tests=_KEPT_ATTEMPTS,
         file="store/sqlite/sql/jobs.sql",
-        before="               WHERE history.seq = pruned.value);",
-        after="               WHERE history.seq = pruned.value)\n    OR id IN (SELECT id FROM drumbeat_dead);",
+        before="DELETE FROM drumbeat_attempt\n WHERE id IN (SELECT history.id\n",
+        after="DELETE FROM drumbeat_attempt\n WHERE id IN (SELECT id FROM drumbeat_dead)\n    OR id IN (SELECT history.id\n",
     ),
     KnownBug(
         name="attempts of dead letters are pruned (PostgreSQL)",
