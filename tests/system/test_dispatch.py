@@ -50,7 +50,7 @@ async def _dispatched(pair: Pair, task: Any, sent: Callable[[], int], **environ:
                 workers.append(cluster.start(**environ))
                 before = sent()
                 await until(
-                    lambda before=before: (now := sent()) > before or now >= len(jobs),
+                    lambda before=before, total=len(jobs): (now := sent()) > before or now >= total,
                     deadline=30,
                     what=f"more to be sent\n{cluster.logs()}",
                 )
