@@ -48,9 +48,9 @@ async def _dispatched(pair: Pair, task: Any, sent: Callable[[], int], **environ:
                 victim.kill()
                 victim.wait(10)
                 workers.append(cluster.start(**environ))
-                before = sent()
+                before, total = sent(), len(jobs)
                 await until(
-                    lambda before=before, total=len(jobs): (now := sent()) > before or now >= total,
+                    lambda before=before, total=total: (now := sent()) > before or now >= total,
                     deadline=30,
                     what=f"more to be sent\n{cluster.logs()}",
                 )
