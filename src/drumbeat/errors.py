@@ -4,7 +4,9 @@ DrumbeatError
 +-- ConfigError                 which setting, what it was, what it may be
 +-- InvalidArguments            at enqueue: which argument, why
 +-- UnknownTask                 no task of this name is registered here
-+-- UniqueConflict              a replay would make a second live job of one key
++-- UniqueConflict              a replay, or a job of a workflow, would make a second live job of one key
++-- WorkflowError               a workflow that cannot be stored or found
+|   +-- WorkflowNotFound  WorkflowCancelled  WorkflowConflict
 +-- SharesNotTaken              workers died before they took their shares of a fan_out, and no other is left
 +-- StartFailed                 a start-up task failed for good: the process must not run jobs
 +-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
@@ -105,13 +107,44 @@ class SharesNotTaken(DrumbeatError):
 
 
 class UniqueConflict(DrumbeatError):
-    """A dead letter was not replayed, because a live job has its unique key."""
+    """A dead letter was not replayed, or jobs with dependencies were not stored, because a live job has a unique key of
+    them."""
 
-    def __init__(self, id: str, key: str, live_id: str) -> None:
-        super().__init__(f"job {id} was not replayed: job {live_id} is live with the same key {key!r}")
+    def __init__(self, id: str, key: str, live_id: str, *, done: str = "replayed") -> None:
+        super().__init__(f"job {id} was not {done}: job {live_id} is live with the same key {key!r}")
         self.id = id
         self.key = key
         self.live_id = live_id
+
+
+class WorkflowError(DrumbeatError):
+    """A workflow cannot be stored or found; nothing was stored."""
+
+    def __init__(self, problem: str, workflow: str) -> None:
+        super().__init__(problem)
+        self.workflow = workflow
+
+
+class WorkflowNotFound(WorkflowError):
+    """No workflow of this id is in the store, or no longer."""
+
+    def __init__(self, workflow: str) -> None:
+        super().__init__(f"no workflow {workflow}", workflow)
+
+
+class WorkflowCancelled(WorkflowError):
+    """The workflow was cancelled, and nothing can be added to it."""
+
+    def __init__(self, workflow: str) -> None:
+        super().__init__(f"workflow {workflow} was cancelled: nothing can be added to it", workflow)
+
+
+class WorkflowConflict(WorkflowError):
+    """Another workflow of this name is live, and this one asked to be the only one."""
+
+    def __init__(self, name: str, live_id: str) -> None:
+        super().__init__(f"workflow {name!r} was not stored: {live_id}, of the same name, is live", live_id)
+        self.name = name
 
 
 class WrongContext(DrumbeatError, RuntimeError):

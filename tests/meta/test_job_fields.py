@@ -23,7 +23,7 @@ from drumbeat.store.redis.record_format import EndRecord, JobHeader, LiveState
 from drumbeat.store.sqlite.schema import MIGRATIONS, split_statements
 from drumbeat.web.api.records import JobRecord
 
-ROW_ONLY = {"outcome", "blocked_since", "has_run"}
+ROW_ONLY = {"outcome", "blocked_since", "has_run", "is_parent", "binds"}
 """Columns that no `Job` shows."""
 TABLES = {"job": LIVE, "history": ENDED, "dead": ENDED}
 
@@ -73,13 +73,15 @@ def test_postgresql_can_insert_and_copy_all_that_a_caller_gives() -> None:
 
 
 def test_redis_stores_all_of_a_job() -> None:
-    """`unique` is the flag before the header, `args` come after it; the rest is elsewhere: the keys of a running job."""
+    """`unique` is the flag before the header, `args` come after it; the rest is elsewhere: the keys of a running job, and
+    the hash of
+    counts of open parents."""
     stored = {*JobHeader.__struct_fields__, *LiveState.__struct_fields__, *EndRecord.__struct_fields__}
-    assert set(JOB_FIELDS) - stored == {"id", "args", "unique", "cancel_requested", "progress"}
+    assert set(JOB_FIELDS) - stored == {"id", "args", "unique", "cancel_requested", "progress", "open_parents"}
     assert set(GIVEN_FIELDS) - set(JobHeader.__struct_fields__) == {"id", "args", "unique"}
     claimed = [name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__]
-    *fields, last = ClaimedJob.__struct_fields__
-    assert (fields[-len(claimed) :], last) == (claimed, "has_run"), "rows.py passes these as its last arguments"
+    *fields, has_run, binds = ClaimedJob.__struct_fields__
+    assert (fields[-len(claimed) :], has_run, binds) == (claimed, "has_run", "binds"), "rows.py passes these last"
 
 
 def test_a_column_that_not_all_tables_have_is_in_the_list() -> None:

@@ -51,6 +51,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     expires_at: int | None = None
     has_run: bool | int = False
     """It has been claimed before and is pending again since: there may be steps to load."""
+    binds: bool | int = False
+    """Some of its arguments are results of its parents: they are to be loaded."""
 
     @property
     def attempt(self) -> int:
@@ -111,6 +113,8 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where the claim was not filled: when the next job of its queues is due."""
     parked_claim: bool = False
     """The claim found nothing, and may be answered later by a hand-off."""
+    is_releasing: bool = False
+    """Parents have ended, and not all of their children were followed: `DependencyStore.advance` is to be called."""
     malformed: Sequence[MalformedJob] = ()
     """Claimed like `jobs`, but not to be run."""
 

@@ -63,6 +63,7 @@ class GivenFields(msgspec.Struct, Generic[Duration], frozen=True, kw_only=True):
     tenant: str = ""
     trace: Annotated[str | None, doc("W3C traceparent (55 characters at most) of its enqueue; None: untraced.")] = None
     parent: Annotated[JobId | None, doc("The job whose handler enqueued it, or whose death; None: no job did.")] = None
+    workflow: Annotated[str | None, doc("The workflow that it is a part of.")] = None
 
 
 class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], frozen=True, kw_only=True):
@@ -89,6 +90,9 @@ class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], 
     expires_at: Annotated[Time | None, doc("It ends as expired if its first attempt has not started by then.")] = None
     suspended: Annotated[
         str | None, doc("Its run sleeps (sleep) or waits for a signal (signal:<name>), until run_at.")
+    ] = None
+    open_parents: Annotated[
+        int | None, doc("How many jobs that it depends on have not ended yet; None: it depends on none.")
     ] = None
 
 

@@ -27,6 +27,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Where it runs, or ran last before it ended."""
     parent: JobId | None = None
     """Jobs that this one enqueued. Every engine has an index for it; Redis keeps the newest 10,000 of each parent."""
+    workflow: str | None = None
+    """Jobs of this workflow. Every engine has an index for it."""
     since: int | None = None
     """Created at this time (microseconds) or later: by the id, so by the client's clock, to the millisecond."""
     until: int | None = None

@@ -166,6 +166,8 @@ class CoordinatedStore(Store):
         self.stats = first.stats
         self.inspect = first.inspect
         self.steps = first.steps
+        self.dependencies = first.dependencies
+        self.workflows = first.workflows
         self.transactional = first.transactional
         self.schedules = first.schedules
         self.audit = first.audit

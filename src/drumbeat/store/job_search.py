@@ -128,18 +128,25 @@ class AccessPath(msgspec.Struct, frozen=True):
 
 def access_paths(filter: JobFilter) -> list[AccessPath]:
     """One for each place that may hold matching jobs."""
-    state, found, by_parent = filter.state, list[AccessPath](), filter.parent is not None
+    state, found, linked = filter.state, list[AccessPath](), _linked_by(filter)
     if filter.view is not None and state not in (None, JobState.PENDING):
         return []
     only_live = filter.view is not None or state in LIVE_STATES
     if not filter.dead_letters and (only_live or state is None):
-        scan = "live_scan_of_parent" if by_parent else "live_scan"
-        found.append(AccessPath("live", None if by_parent else _small_live_set(filter), scan))
+        scan = f"live_scan_of_{linked}" if linked else "live_scan"
+        found.append(AccessPath("live", None if linked else _small_live_set(filter), scan))
     if not filter.dead_letters and not only_live:
-        found.append(AccessPath("history", None if by_parent else _small_ended_set(filter), _history_scan(filter)))
+        found.append(AccessPath("history", None if linked else _small_ended_set(filter), _history_scan(filter)))
     if not only_live and state in (None, JobState.DEAD):
         found.append(AccessPath("dead", None, _dead_scan(filter)))
     return found
+
+
+def _linked_by(filter: JobFilter) -> str | None:
+    """The column with an index of its own by which jobs belong together."""
+    if filter.parent is not None:
+        return "parent"
+    return "workflow" if filter.workflow is not None else None
 
 
 def _small_live_set(filter: JobFilter) -> str | None:
@@ -168,14 +175,14 @@ def _small_ended_set(filter: JobFilter) -> str | None:
 
 
 def _dead_scan(filter: JobFilter) -> str:
-    if filter.parent is not None:
-        return "dead_scan_of_parent"
+    if (linked := _linked_by(filter)) is not None:
+        return f"dead_scan_of_{linked}"
     return "dead_scan" if filter.task is None else "dead_scan_of_task"
 
 
 def _history_scan(filter: JobFilter) -> str:
-    if filter.parent is not None:
-        return "history_scan_of_parent"
+    if (linked := _linked_by(filter)) is not None:
+        return f"history_scan_of_{linked}"
     if filter.key is not None:
         return "history_scan_of_key"
     return "history_scan" if filter.task is None else "history_scan_of_task"

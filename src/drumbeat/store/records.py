@@ -94,10 +94,13 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
     outcome: OutcomeKind | None = None
     blocked_since: int | None = None
     has_run: bool | int | None = False
+    is_parent: bool | int | None = False
+    binds: bool | int | None = False
 
     def to_record(self) -> Job:
         values = msgspec.structs.asdict(self)
-        del values["outcome"], values["blocked_since"], values["has_run"]
+        for name in ("outcome", "blocked_since", "has_run", "is_parent", "binds"):
+            del values[name]
         for name in _TIMES:
             values[name] = to_datetime_or_none(values[name])
         values["timeout"] = None if self.timeout is None else self.timeout / 1_000_000

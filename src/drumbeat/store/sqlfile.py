@@ -42,6 +42,8 @@ class EngineStatements(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: Statements
     steps: Statements
+    dependencies: Statements
+    workflows: Statements
     instances: Statements
     inspect: Statements
     search: Statements

@@ -7,7 +7,21 @@ from typing import Any, Self
 
 from drumbeat.store.protocol import Store
 
-PARTS = frozenset({"jobs", "steps", "instances", "schedules", "locks", "rooms", "stats", "inspect", "audit"})
+PARTS = frozenset(
+    {
+        "jobs",
+        "steps",
+        "dependencies",
+        "workflows",
+        "instances",
+        "schedules",
+        "locks",
+        "rooms",
+        "stats",
+        "inspect",
+        "audit",
+    }
+)
 """The parts of a store whose operations are calls."""
 
 StoreCall = Callable[..., Awaitable[Any]]

@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from typing import Protocol, Self
 
 from .audit import AuditStore as AuditStore
+from .dependencies import DependencyStore as DependencyStore
 from .inspect import Inspector as Inspector
 from .instances import InstanceStore as InstanceStore
 from .jobs import JobStore as JobStore
@@ -24,6 +25,7 @@ from .steps import StepStore as StepStore
 from .transactional import EngineTransaction as EngineTransaction
 from .transactional import Transactional as Transactional
 from .wake import Wake as Wake
+from .workflows import WorkflowStore as WorkflowStore
 
 
 class Store(Protocol):
@@ -33,6 +35,8 @@ class Store(Protocol):
     """Without a password: safe for messages."""
     jobs: JobStore
     steps: StepStore
+    dependencies: DependencyStore
+    workflows: WorkflowStore
     instances: InstanceStore
     schedules: ScheduleStore
     locks: LockStore

@@ -66,12 +66,15 @@ class JobStore(Protocol):
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         """Make pending jobs due now, also those that sleep: their sleep ends on record. Others are ignored, and so are jobs
-        that wait for a signal (`Job.suspended`). Wakes workers. Returns how many."""
+        that wait for a signal (`Job.suspended`) or for parents. Wakes workers. Returns how many."""
         ...
 
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         """Make dead letters pending again under the same id: replays + 1, failures and crashes 0, due now; attempts are
-        kept.
+        kept. Its children that its death cancelled wait again, replays + 1 (EdgeEffect.REVIVE), unless their unique key is
+        held, a
+        person cancelled them, or another parent cancels them; with the same call, or by `DependencyStore.advance`. Their open
+        parents are judged anew by `judge_edge`; one that is pruned counts as met.
 
         Atomic for each id. Refused for a job whose unique key a live job holds. Wakes workers.
         """

@@ -38,6 +38,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     expires_at: int | str | None = None
     """A time (µs), or "+" and how long after due_at, which only the server knows when it stores the job: `resolve_expiry`."""
     parent: JobId | None = None
+    workflow: str | None = None
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -31,9 +31,12 @@ CREATE TABLE drumbeat.job (
     crash_limit      integer NOT NULL,
     replays          integer NOT NULL DEFAULT 0,
     retries          integer,
+    open_parents     integer,
     priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     cancel_requested boolean NOT NULL DEFAULT false,
     has_run          boolean NOT NULL DEFAULT false,
+    is_parent        boolean NOT NULL DEFAULT false,
+    binds            boolean NOT NULL DEFAULT false,
     state            text COLLATE "C" NOT NULL DEFAULT 'pending',
     queue            text COLLATE "C" NOT NULL,
     task             text COLLATE "C" NOT NULL,
@@ -48,6 +51,7 @@ CREATE TABLE drumbeat.job (
     schedule         text COLLATE "C",
     trace            text COLLATE "C",
     parent           text COLLATE "C",
+    workflow         text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     error            text,
@@ -91,6 +95,8 @@ CREATE INDEX job_expiring
 -- Which job enqueued which. Only jobs with a parent are in the indexes of these three tables: others cost nothing more.
 CREATE INDEX job_by_parent
     ON drumbeat.job (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX job_by_workflow
+    ON drumbeat.job (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Jobs that have ended: succeeded, cancelled, and discarded dead letters. One partition for each day (UTC) of finished_at,
 -- created ahead by every instance; old ones are detached and dropped.
@@ -124,6 +130,7 @@ CREATE TABLE drumbeat.history (
     schedule         text COLLATE "C",
     trace            text COLLATE "C",
     parent           text COLLATE "C",
+    workflow         text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     result           text,
@@ -140,6 +147,8 @@ CREATE INDEX history_not_succeeded
     ON drumbeat.history (state, task, id) WHERE state <> 'succeeded';
 CREATE INDEX history_by_parent
     ON drumbeat.history (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX history_by_workflow
+    ON drumbeat.history (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Dead letters, until a person replays or discards them. The columns are those of history.
 CREATE TABLE drumbeat.dead (
@@ -150,6 +159,8 @@ CREATE INDEX dead_by_task
     ON drumbeat.dead (task, id);
 CREATE INDEX dead_by_parent
     ON drumbeat.dead (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX dead_by_workflow
+    ON drumbeat.dead (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat.attempt (

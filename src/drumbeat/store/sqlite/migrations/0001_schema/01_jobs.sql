@@ -33,6 +33,7 @@ CREATE TABLE drumbeat_job (
     tenant           TEXT NOT NULL DEFAULT '',
     trace            TEXT,
     parent           TEXT,
+    workflow         TEXT,
     state            TEXT NOT NULL DEFAULT 'pending',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
@@ -50,8 +51,11 @@ CREATE TABLE drumbeat_job (
     schedule         TEXT,
     expires_at       INTEGER,
     suspended        TEXT,
+    open_parents     INTEGER,
     blocked_since    INTEGER,
     has_run          INTEGER NOT NULL DEFAULT 0,
+    is_parent        INTEGER NOT NULL DEFAULT 0,
+    binds            INTEGER NOT NULL DEFAULT 0,
     seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_job_pkey
@@ -80,6 +84,8 @@ CREATE INDEX drumbeat_job_expiring
 -- Which job enqueued which. Only jobs with a parent are in the indexes of these three tables: others cost nothing more.
 CREATE INDEX drumbeat_job_by_parent
     ON drumbeat_job (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX drumbeat_job_by_workflow
+    ON drumbeat_job (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Jobs that have ended: succeeded, cancelled, and discarded dead letters. Rows are in the order of their end.
 -- No column is NOT NULL: rows are copied from tables that check it, and each check would be repeated for every job.
@@ -99,6 +105,7 @@ CREATE TABLE drumbeat_history (
     tenant           TEXT,
     trace            TEXT,
     parent           TEXT,
+    workflow         TEXT,
     state            TEXT,
     created_at       INTEGER,
     due_at           INTEGER,
@@ -130,6 +137,8 @@ CREATE INDEX drumbeat_history_not_succeeded
     ON drumbeat_history (state, task, id) WHERE state <> 'succeeded';
 CREATE INDEX drumbeat_history_by_parent
     ON drumbeat_history (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX drumbeat_history_by_workflow
+    ON drumbeat_history (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Dead letters, until a person replays or discards them.
 CREATE TABLE drumbeat_dead (
@@ -148,6 +157,7 @@ CREATE TABLE drumbeat_dead (
     tenant           TEXT NOT NULL,
     trace            TEXT,
     parent           TEXT,
+    workflow         TEXT,
     state            TEXT NOT NULL DEFAULT 'dead',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
@@ -172,6 +182,8 @@ CREATE INDEX drumbeat_dead_by_task
     ON drumbeat_dead (task, id);
 CREATE INDEX drumbeat_dead_by_parent
     ON drumbeat_dead (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX drumbeat_dead_by_workflow
+    ON drumbeat_dead (workflow, id) WHERE workflow IS NOT NULL;
 
 -- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat_attempt (

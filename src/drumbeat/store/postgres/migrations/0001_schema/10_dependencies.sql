@@ -1,0 +1,56 @@
+-- Dependencies between jobs: core/dependencies.py.
+
+-- A child waits for a parent. Made with the child, never changed, deleted with the child's history.
+-- `life`: replays of the parent when the edge was made. `place`: of the parent among the child's parents.
+CREATE TABLE drumbeat.edge (
+    parent   uuid NOT NULL,
+    child    uuid NOT NULL,
+    place    integer NOT NULL,
+    life     integer NOT NULL,
+    if_fails text COLLATE "C" NOT NULL,
+    binding  text COLLATE "C" NOT NULL,
+    argument text COLLATE "C" NOT NULL,
+    CONSTRAINT edge_pkey PRIMARY KEY (parent, child)
+);
+CREATE INDEX edge_of_child
+    ON drumbeat.edge (child, place);
+
+-- What happened to a parent, and up to which child its edges have been followed. Written by the step in which it happened.
+CREATE TABLE drumbeat.release (
+    seq         bigint GENERATED ALWAYS AS IDENTITY,
+    parent      uuid NOT NULL,
+    after_child uuid,
+    life        integer NOT NULL,
+    event       text COLLATE "C" NOT NULL,
+    CONSTRAINT release_pkey PRIMARY KEY (seq)
+);
+
+-- How a parent ended whose result or outcome a child binds. Deleted with the last edge that binds it.
+CREATE TABLE drumbeat.parent_result (
+    parent       uuid NOT NULL,
+    task         text COLLATE "C" NOT NULL,
+    state        text COLLATE "C" NOT NULL,
+    result       text,
+    result_error text,
+    error        text,
+    CONSTRAINT parent_result_pkey PRIMARY KEY (parent)
+);
+
+-- Children that were cancelled because this parent failed; its replay revives them. Deleted with the child's history.
+CREATE TABLE drumbeat.cancelled_child (
+    child  uuid NOT NULL,
+    parent uuid NOT NULL,
+    CONSTRAINT cancelled_child_pkey PRIMARY KEY (child)
+);
+
+-- Workflows. `labels` is JSON text. Deleted with the history of the last of its jobs.
+CREATE TABLE drumbeat.workflow (
+    id           text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    labels       text NOT NULL,
+    created_at   bigint NOT NULL,
+    cancelled_at bigint,
+    CONSTRAINT workflow_pkey PRIMARY KEY (id)
+);
+CREATE INDEX workflow_by_name
+    ON drumbeat.workflow (name, id);
