@@ -1,17 +1,16 @@
 """Dependencies between jobs: what the end of a parent does to its children. Pure.
 
-    parent --ends, or is replayed--> release (in the same step) --advance--> the child of each edge: met, cancelled, revived,
-    or left
-                                                                             with no open parents: due
+    parent --ends, or is replayed--> release (in the same step)
+                                        |
+                                     advance --> the child of each edge: met, cancelled, revived, or left as it is;
+                                                 with no open parents it is due
 
 An edge is made with its child and never changed. The step that ends a parent leaves one `release` for it, whoever ends it;
 `advance` (store.protocol.DependencyStore) follows its edges afterwards, the oldest release first, at most MAX_ADVANCED edges
-at a
-time. So that children are to be released is on record with the end, and a crash between the two loses nothing.
+at a time. So that children are to be released is on record with the end, and a crash between the two loses nothing.
 
-The engines apply these rules inside the store; tests/contract/test_rules_dependencies.py compares every engine with them
-over all
-combinations.
+The engines apply these rules inside the store; tests/contract/test_rules_dependencies.py compares every engine with them over
+all combinations.
 """
 
 from collections.abc import Sequence

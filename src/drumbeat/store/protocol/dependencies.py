@@ -18,10 +18,8 @@ class DependencyStore(Protocol):
         """Store jobs and their edges, all or none, in one transaction; durable when it returns. Wakes workers.
 
         As `JobStore.add` for each job: an id that exists anywhere is answered with `created` False, and nothing is looked up
-        for
-        it, its edges included; so a repeated call is harmless, also when parents were pruned meanwhile. A unique job whose
-        key is
-        held is answered with its holder, and its edges are not stored.
+        for it, its edges included; so a repeated call is harmless, also when parents were pruned meanwhile. A unique job whose
+        key is held is answered with its holder, and its edges are not stored.
 
         The parents of new jobs are judged by `judge_edge`, those that are live in the same transaction that keeps them from
         ending unnoticed (rows are locked first, in the order of ids; ended ones are looked for in a later statement). A child
@@ -30,8 +28,7 @@ class DependencyStore(Protocol):
         own children of this call. Results of parents that have ended are kept for children that bind them.
 
         With `instance` and `step`, all of it is stored only while the job of step.claim runs under this instance with this
-        token,
-        together with the record of the step; see `GraphAnswer.status`. `jobs` and `edges` may be empty then.
+        token, together with the record of the step; see `GraphAnswer.status`. `jobs` and `edges` may be empty then.
 
         Raises:
             JobNotFound, JobExpired: a parent does not exist, or no longer; nothing was stored.
@@ -51,8 +48,7 @@ class DependencyStore(Protocol):
         child that is met for the last time is due at max(run_at, now), not blocked any more, unless its workflow was cancelled:
         then it goes to history, CANCELLED with WORKFLOW_CANCELLED. A child that is cancelled goes to history with
         `parent_failure`; it is a parent that ended, with a release of its own, so that a long chain is cancelled in steps. A
-        child
-        that has ended already is left alone. Wakes workers.
+        child that has ended already is left alone. Wakes workers.
 
         Every operation that ends a job which has children leaves a release in the same step: report_and_claim, cancel,
         cancel_keys, expire, expire_blocked, discard, declare_dead, schedules that cancel, `Transactional.complete`. All but the

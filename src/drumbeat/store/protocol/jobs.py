@@ -72,9 +72,8 @@ class JobStore(Protocol):
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         """Make dead letters pending again under the same id: replays + 1, failures and crashes 0, due now; attempts are
         kept. Its children that its death cancelled wait again, replays + 1 (EdgeEffect.REVIVE), unless their unique key is
-        held, a
-        person cancelled them, or another parent cancels them; with the same call, or by `DependencyStore.advance`. Their open
-        parents are judged anew by `judge_edge`; one that is pruned counts as met.
+        held, a person cancelled them, or another parent cancels them; with the same call, or by `DependencyStore.advance`.
+        Their open parents are judged anew by `judge_edge`; one that is pruned counts as met.
 
         Atomic for each id. Refused for a job whose unique key a live job holds. Wakes workers.
         """
