@@ -17,8 +17,8 @@ from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
-from drumbeat.store.redis.releases import follow_releases
 from drumbeat.store.redis.record_format import decode_readable, salvage_json
+from drumbeat.store.redis.releases import follow_releases
 from drumbeat.store.redis.rows import encode_json
 
 _decode_definition = msgspec.json.Decoder(NewSchedule).decode
