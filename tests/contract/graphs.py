@@ -37,9 +37,7 @@ def bind(child: NewJob, parent: JobId, argument: str = "x", binding: Binding = B
     return NewEdge(parent=parent, child=child.id, if_fails=if_fails, binding=binding, argument=argument)
 
 
-async def add_graph(
-    store: Store, jobs: Sequence[NewJob], edges: Iterable[NewEdge] = (), **options: Any
-) -> GraphAnswer:
+async def add_graph(store: Store, jobs: Sequence[NewJob], edges: Iterable[NewEdge] = (), **options: Any) -> GraphAnswer:
     return await store.dependencies.add(NewGraph(jobs=jobs, edges=list(edges), **options))
 
 

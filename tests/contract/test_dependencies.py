@@ -61,9 +61,7 @@ async def test_a_graph_is_stored_whole_and_only_its_roots_are_due(store: Store) 
     jobs = await claim(store, instance)
     while jobs:
         ran.append(sorted(job.task for job in jobs))
-        jobs = (
-            await exchange(store, instance, [outcome(job, OutcomeKind.SUCCEEDED) for job in jobs], wanting())
-        ).jobs
+        jobs = (await exchange(store, instance, [outcome(job, OutcomeKind.SUCCEEDED) for job in jobs], wanting())).jobs
     assert ran == [["a"], ["b", "c"], ["d"]]
 
 

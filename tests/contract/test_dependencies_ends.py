@@ -12,7 +12,6 @@ from drumbeat.store.protocol.wake import Subscriber
 from tests.conftest import OpenAgain
 from tests.contract.cases.ends import ENDS, discarded
 from tests.contract.graphs import (
-    CANCEL,
     CANCELS,
     MET,
     RUN,
@@ -27,7 +26,20 @@ from tests.contract.graphs import (
     state_of,
     states,
 )
-from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, hold, ids, new_job, outcome, wanting, worker
+from tests.contract.making import (
+    HOUR,
+    add,
+    claim,
+    claimed_one,
+    end,
+    exchange,
+    hold,
+    ids,
+    new_job,
+    outcome,
+    wanting,
+    worker,
+)
 from tests.waiting import until
 
 way = pytest.mark.parametrize("way", list(ENDS))

@@ -1,4 +1,4 @@
-"""The replay of a dead letter: exactly the children that its death cancelled wait again, and what has run does not run again."""
+"""The replay of a dead letter: exactly the children that its death cancelled wait again; what has run does not run again."""
 
 from drumbeat.core.dependencies import WORKFLOW_CANCELLED
 from drumbeat.core.job import JobState, OutcomeKind, ReplayResult, Unique

@@ -159,7 +159,6 @@ async def test_results_of_many_parents_are_read_in_pages(store: Store) -> None:
     child, single = new_job(queue="last"), await claimed_one(store, instance)
     links = [bind(child, single.id, "one")]
     links += [bind(child, job.id, "all", Binding.RESULTS) for job in parents]
-    links += [NewEdge(edge.parent, child.id, RUN) for edge in [bind(child, (await add(store, new_job()))[0])]]
     await add_graph(store, [child, *parents], links)
     jobs = [single, *await claim(store, instance, limit=5_000)]
     places = {job.id: place for place, job in enumerate(parents, 1)}

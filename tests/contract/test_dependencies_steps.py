@@ -1,5 +1,7 @@
 """Jobs that a running job adds by a step: stored together with its record, under its claim, once."""
 
+import asyncio
+
 import pytest
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, WriteStatus
@@ -125,8 +127,6 @@ async def test_a_refused_graph_leaves_no_record(store: Store) -> None:
 
 async def test_burial_and_a_step_that_adds_at_once(store: Store, open_again: OpenAgain) -> None:
     """Whichever comes first: the jobs are there if and only if the record is."""
-    import asyncio
-
     second = await open_again()
     for _ in range(20):
         instance = await worker(store)

@@ -18,7 +18,9 @@ from tests.contract.graphs import CANCEL, RUN, add_graph, edges, new_workflow, s
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, ids, new_job, outcome, wanting, worker
 
 
-async def add_workflow(store: Store, name: str = "nightly", nodes: int = 3, **options: object) -> tuple[str, list[JobId]]:
+async def add_workflow(
+    store: Store, name: str = "nightly", nodes: int = 3, **options: object
+) -> tuple[str, list[JobId]]:
     """A chain."""
     workflow = new_workflow(name, **options)
     jobs = [new_job(workflow=workflow.id, task=f"t{number}") for number in range(nodes)]
