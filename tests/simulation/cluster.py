@@ -44,6 +44,7 @@ from tests.proof.history import (
 )
 from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
+from tests.simulation.graphs import NODE_TASKS, GraphClient, tend_letters
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
 from tests.simulation.observed_store import StoreObserver
 from tests.simulation.plan_format import Plan, PlannedJob
@@ -139,6 +140,7 @@ class SimulatedRun:
         deadline = self.loop.time() + PROGRESS_SECONDS + stepped_back  # what was due is due that much later
         async with await open_store(self.url, clock=self.clock) as store:
             while self.loop.time() < deadline and await _count_live(store):
+                await tend_letters(store)
                 await self.clock.sleep(0.5)
 
     async def _enqueue(self, number: int, job: PlannedJob) -> None:
@@ -153,6 +155,9 @@ class SimulatedRun:
         if job.kind == "broadcast":
             await self._broadcast(app, number)
             return
+        if job.kind == "graph":
+            await GraphClient(self, client, number, job).play()
+            return
         task = app.task_of(job.kind)
         options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
         if job.kind == "unique":
@@ -164,7 +169,7 @@ class SimulatedRun:
         bound = bound if job.kind == "batch" else bound[:1]
         batch = None
         if job.kind == "batch":
-            batch = self._batches = self._batches + 1
+            batch = self.next_batch()
         asked = self.loop.time()
         first = len(self.history.enqueued)
         self.history.enqueued += [
@@ -261,6 +266,10 @@ class SimulatedRun:
         for member in everybody:
             member.restart()
 
+    def next_batch(self) -> int:
+        self._batches += 1
+        return self._batches
+
     # What handlers record.
 
     def next_run(self) -> int:
@@ -323,7 +332,7 @@ def describe_plan(plan: Plan) -> History:
         heartbeat=plan.heartbeat,
         leader_lease=LEADER_LEASE,
         max_displaced=0,  # SQLite's claims come one after the other
-        interruptible=[*dict.fromkeys(job.kind for job in plan.jobs)],
+        interruptible=[*dict.fromkeys([*(job.kind for job in plan.jobs), *NODE_TASKS])],
     )
     if not any(fault.kind == "clock" for fault in plan.node_faults):
         history.epoch = SimulatedClock.START_US / 1e6
@@ -538,7 +547,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         job.kind: None for job in run.plan.jobs
     }  # a task takes a millisecond to register, and a seed has few kinds
     for kind in kinds:
-        if kind not in ("doomed", "broadcast", "timed"):
+        if kind not in ("doomed", "broadcast", "timed", "graph"):
             add(kind)
     if "timed" in kinds:
         app.task(name="timed", retries=50, backoff=Backoff(base=0.2, cap=1), timeout=TASK_TIMEOUT)(timed)
@@ -549,6 +558,13 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
 
     if "broadcast" in kinds:
         app.hear = app.room(hear)
+
+    async def mortal(number: int, seconds: float, failures: int) -> str:
+        return await perform(number, seconds, 1_000 if current_job().claimed.replays < failures else 0)
+
+    if "graph" in kinds:
+        add("node")
+        app.task(name="mortal", retries=0)(mortal)
 
     async def doomed(number: int, seconds: float, failures: int) -> str:
         await perform(number, seconds, 1_000)
