@@ -105,7 +105,6 @@ class ReportAndClaimReply:
             statuses=statuses, jobs=self.jobs, now=self.now, next_due_at=self.next_due, malformed=self.malformed
         )
 
-
     def added_to(self, result: ClaimResult) -> ClaimResult:
         """This claim was made after another one, of the same queues."""
         return msgspec.structs.replace(

@@ -29,7 +29,14 @@ from drumbeat.store.dependency_rows import (
 )
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection, RetryTransaction, Session
-from drumbeat.store.postgres.insert import MIN_ROWS_PER_SECOND, PostgresInserter, due_at, earliest_end, insert_arguments, load_unique_keys
+from drumbeat.store.postgres.insert import (
+    MIN_ROWS_PER_SECOND,
+    PostgresInserter,
+    due_at,
+    earliest_end,
+    insert_arguments,
+    load_unique_keys,
+)
 from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import EngineStatements
@@ -99,7 +106,9 @@ class PostgresGraphInserter:
         wanted = {id for id in parents if is_job_id(id)} | ({fence.id} if fence is not None else set())
         rows = await session.fetch(self._sql.lock_live_parents, sorted(wanted)) if wanted else []
         found = {row["id"]: _parent_row(row) for row in rows}
-        holders: dict[JobId, tuple[int, InstanceId | None]] = {row["id"]: (row["token"], row["instance"]) for row in rows}
+        holders: dict[JobId, tuple[int, InstanceId | None]] = {
+            row["id"]: (row["token"], row["instance"]) for row in rows
+        }
         is_current = fence is None or holders.get(fence.id) == (fence.token, graph.instance)
         return found, is_current
 
@@ -154,9 +163,7 @@ class PostgresGraphInserter:
         if missing:
             raise missing_job_error(missing[0], await session.fetchval(self._jobs.pruned_before))
 
-    async def _lock_releases(
-        self, ended: Sequence[JobId], attempts: _Attempts, session: Session
-    ) -> list[ReleaseRow]:
+    async def _lock_releases(self, ended: Sequence[JobId], attempts: _Attempts, session: Session) -> list[ReleaseRow]:
         """What is left of these parents, locked. Where some are being followed just now, we begin anew behind them: to wait
         here, with parents locked, could be a deadlock."""
         releases = [ReleaseRow(*row) for row in await session.fetch(self._sql.lock_releases, ended)]
@@ -215,7 +222,9 @@ class PostgresGraphInserter:
                 for child, (_, error) in part
             ]
             await session.execute(self._jobs.move_to_history, *to_columns(rows))
-            await session.execute(self._sql.insert_cancelled, *to_columns((child, parent) for child, (parent, _) in part))
+            await session.execute(
+                self._sql.insert_cancelled, *to_columns((child, parent) for child, (parent, _) in part)
+            )
         if plan.cancelled:
             # Those of this call whose outcome a child of this call binds: they are in history only now.
             kept = sorted(plan.cancelled.keys() & set(plan.kept))

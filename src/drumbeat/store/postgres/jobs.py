@@ -174,8 +174,8 @@ class PostgresJobs:
     async def _follow_children(
         self, connection: PostgresConnection, instance: InstanceId, result: ClaimResult, request: ClaimRequest | None
     ) -> ClaimResult:
-        """Parents among what was reported have ended: follow their edges, and claim again, if there is room, what became due. In
-        transactions of their own: the ends of the parents are on disk, and their rows not locked any more.
+        """Parents among what was reported have ended: follow their edges, and claim again, if there is room, what became due.
+        In transactions of their own: the ends of the parents are on disk, and their rows not locked any more.
 
         What was reported and claimed stands: an outage from here on must not look as if it did not."""
         with contextlib.suppress(StoreError):

@@ -90,6 +90,8 @@ class PostgresSearch:
             return [row["id"] for row in await session.fetch(statement, *given, question.limit)]
         wanted = [facts[name] for name in _PARAMETERS]
         limit_or_ids = question.limit if isinstance(question, RangeScan) else question.ids
-        row = await session.fetchrow(statement, *wanted, question.span.low, question.span.high, limit_or_ids, facts["workflow"])
+        row = await session.fetchrow(
+            statement, *wanted, question.span.low, question.span.high, limit_or_ids, facts["workflow"]
+        )
         matches: list[tuple[JobId, str]] = list(zip(row["ids"] or (), row["views"] or (), strict=True))
         return (row["scanned"], row["smallest"], matches) if isinstance(question, RangeScan) else matches
