@@ -84,9 +84,11 @@ class PostgresWorkflows:
 
     async def _load_tasks(self, id: str, session: Session) -> WorkflowGraph:
         counts: dict[str, dict[str, int]] = {}
-        for row in await session.fetch(self._sql.tasks, id, MAX_COUNTED_NODES + 1):
-            counts.setdefault(row["task"], {})[row["state"]] = row["number"]
-        capped = sum(number for states in counts.values() for number in states.values()) > MAX_COUNTED_NODES
+        read = await session.fetch(self._sql.tasks, id, MAX_COUNTED_NODES)
+        for row in read:
+            if row["counted"]:
+                counts.setdefault(row["task"], {})[row["state"]] = row["counted"]
+        capped = sum(row["number"] for row in read) > MAX_COUNTED_NODES
         edges = [] if capped else await session.fetch(self._sql.task_edges, id)
         return WorkflowGraph(
             tasks=[TaskNode(task=task, counts=states) for task, states in counts.items()],

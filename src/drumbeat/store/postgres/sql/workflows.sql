@@ -78,11 +78,13 @@ SELECT edge.parent::text, edge.child::text, edge.if_fails, edge.binding
  ORDER BY edge.child, edge.place;
 
 -- name: tasks
--- Jobs by task and state: $1 workflow, $2 limit of jobs; read: how many were read.
-SELECT jobs.task, jobs.state, count(*) AS number
-  FROM (
+-- At most $2 jobs by task and state, and number: how many of one more there are. $1 workflow.
+SELECT jobs.task, jobs.state, count(*) FILTER (WHERE jobs.place <= $2) AS counted, count(*) AS number
+  FROM (SELECT listed.task, listed.state, row_number() OVER () AS place
+          FROM (
 -- include: _jobs with $1
-        LIMIT $2) AS jobs
+               ) AS listed
+         LIMIT $2 + 1) AS jobs
  GROUP BY jobs.task, jobs.state
  ORDER BY jobs.task, jobs.state;
 
