@@ -51,6 +51,8 @@ from tests.simulation.plan_format import Plan, PlannedJob
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
+GRAPH_SECONDS = 60.0
+"""And so much later where there are graphs, whose jobs run one after the other, and some of them in several lives."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
 LEADER_LEASE = 5.0
@@ -137,7 +139,9 @@ class SimulatedRun:
         stepped_back = -sum(
             fault.seconds for fault in self.plan.node_faults if fault.kind == "clock" and fault.seconds < 0
         )
+        has_graphs = any(job.kind == "graph" for job in self.plan.jobs)
         deadline = self.loop.time() + PROGRESS_SECONDS + stepped_back  # what was due is due that much later
+        deadline += GRAPH_SECONDS if has_graphs else 0.0
         async with await open_store(self.url, clock=self.clock) as store:
             while self.loop.time() < deadline and await _count_live(store):
                 await tend_letters(store)
