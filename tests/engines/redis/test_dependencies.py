@@ -21,6 +21,7 @@ from tests.engines.redis.test_parked_claims import idle_worker
 from tests.servers.redis import RedisServer
 
 MANY = 100_000
+SOME = 10_000
 P = "{drumbeat}:"
 
 
@@ -251,9 +252,9 @@ async def bytes_of(
 
 
 def busy_us(server: RedisServer) -> int:
-    """Microseconds that scripts have kept the server."""
-    info = server.ask("INFO", "commandstats")
-    return sum(int(info[name]["usec"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in info)
+    """Microseconds of processor time that the server has used: how long it stood still, however busy the machine is."""
+    info = server.ask("INFO", "cpu")
+    return round(1_000_000 * sum(float(info[f"used_cpu_{part}"]) for part in ("user", "sys")))
 
 
 async def test_a_hundred_thousand_children_of_one_parent(own_server: RedisServer) -> None:
@@ -270,7 +271,7 @@ async def test_a_hundred_thousand_children_of_one_parent(own_server: RedisServer
         print(took)
         assert len(steps) == MANY // 1_000 - 1
         assert (await store.inspect.count_jobs(JobFilter())).ready == MANY
-        assert max(steps) < 250_000, took
+        assert max(steps) < 100_000, took
         assert took["add"] < 5_000_000, took
 
 
@@ -284,22 +285,22 @@ async def time_steps(server: RedisServer, store: RedisStore) -> list[int]:
     return steps
 
 
-async def test_a_hundred_thousand_children_are_cancelled_in_steps(own_server: RedisServer) -> None:
+async def test_many_children_are_cancelled_and_revived_in_steps(own_server: RedisServer) -> None:
     async with await open_redis(own_server) as store:
         me = await worker(store)
         parent = await claimed_one(store, me)
-        children = [new_job(queue="many") for _ in range(MANY)]
+        children = [new_job(queue="many") for _ in range(SOME)]
         await add_graph(store, children, [NewEdge(parent.id, child.id) for child in children])
         await exchange(store, me, [outcome(parent, OutcomeKind.DEAD)])
         died = await time_steps(own_server, store)
-        assert (await store.inspect.count_jobs(JobFilter())).cancelled == MANY
+        assert (await store.inspect.count_jobs(JobFilter())).cancelled == SOME
         before = busy_us(own_server)
         assert (await store.jobs.replay([parent.id]))[0].replayed
         revived = busy_us(own_server) - before
-        assert (await store.inspect.count_jobs(JobFilter())).waiting == MANY
+        assert (await store.inspect.count_jobs(JobFilter())).waiting == SOME
         took = {"longest step": max(died), "all steps": sum(died), "all that revive": revived}
         print(took)
-        assert max(died) < 250_000, took
+        assert max(died) < 200_000, took
 
 
 async def test_a_hundred_thousand_parents_of_one_child(own_server: RedisServer) -> None:
