@@ -21,15 +21,8 @@ from drumbeat.core.uniqueness import select_new, unique_keys
 from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
 from drumbeat.ids import InstanceId, JobId, is_job_id
 from drumbeat.store.completion_rows import encode_failure
-from drumbeat.store.dependency_rows import (
-    GraphPlan,
-    ParentRow,
-    ReleaseRow,
-    group_releases,
-    outside_parents,
-    plan_graph,
-    refuse_conflicts,
-)
+from drumbeat.store.dependency_rows import ParentRow, ReleaseRow, group_releases
+from drumbeat.store.graph_plan import GraphPlan, outside_parents, plan_graph, refuse_conflicts
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.insert import (

@@ -66,7 +66,7 @@ CREATE INDEX drumbeat_job_for_claim
 CREATE INDEX drumbeat_job_blocked
     ON drumbeat_job (blocked_on, queue, priority, run_at, id) WHERE blocked_on IS NOT NULL;
 CREATE INDEX drumbeat_job_blocked_since
-    ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_on IS NOT NULL;
+    ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_since IS NOT NULL;
 CREATE INDEX drumbeat_job_of_instance
     ON drumbeat_job (instance) WHERE state = 'running';
 CREATE INDEX drumbeat_job_by_key

@@ -74,6 +74,7 @@ BEGIN
        SET current = (SELECT id
                         FROM drumbeat_job
                        WHERE blocked_on = 'schedule:' || OLD.schedule
+                         AND blocked_since IS NOT NULL
                        ORDER BY blocked_since, seq
                        LIMIT 1),
            next_at = CASE WHEN every IS NULL THEN next_at END

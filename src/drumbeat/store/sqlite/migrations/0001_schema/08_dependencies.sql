@@ -30,8 +30,6 @@ CREATE TABLE drumbeat_release (
     life        INTEGER NOT NULL,
     after_child TEXT NOT NULL DEFAULT ''
 );
-CREATE INDEX drumbeat_release_of_parent
-    ON drumbeat_release (parent);
 
 -- How a parent ended whose result or outcome a child binds. Deleted with the last edge that binds it.
 CREATE TABLE drumbeat_parent_result (
@@ -75,9 +73,12 @@ BEGIN
            OLD.replays;
     INSERT OR REPLACE INTO drumbeat_parent_result (parent, task, state, result, result_error, error)
     SELECT id, task, state, result, result_error, error
-      FROM (SELECT id, task, state, result, result_error, error FROM drumbeat_dead WHERE id = OLD.id
-             UNION ALL
-            SELECT id, task, state, result, result_error, error FROM drumbeat_history WHERE id = OLD.id)
-     WHERE EXISTS (SELECT 1 FROM drumbeat_edge INDEXED BY drumbeat_edge_bound WHERE parent = OLD.id AND binding <> '')
-     LIMIT 1;
+      FROM drumbeat_history
+     WHERE id = OLD.id
+       AND EXISTS (SELECT 1 FROM drumbeat_edge INDEXED BY drumbeat_edge_bound WHERE parent = OLD.id AND binding <> '');
+    INSERT OR REPLACE INTO drumbeat_parent_result (parent, task, state, result, result_error, error)
+    SELECT id, task, state, result, result_error, error
+      FROM drumbeat_dead
+     WHERE id = OLD.id
+       AND EXISTS (SELECT 1 FROM drumbeat_edge INDEXED BY drumbeat_edge_bound WHERE parent = OLD.id AND binding <> '');
 END;
