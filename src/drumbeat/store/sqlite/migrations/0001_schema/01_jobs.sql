@@ -40,6 +40,7 @@ CREATE TABLE drumbeat_job (
     run_at           INTEGER NOT NULL,
     claimed_at       INTEGER,
     instance         TEXT,
+    is_parent        INTEGER NOT NULL DEFAULT 0,
     token            INTEGER NOT NULL DEFAULT 0,
     failures         INTEGER NOT NULL DEFAULT 0,
     crashes          INTEGER NOT NULL DEFAULT 0,
@@ -54,7 +55,6 @@ CREATE TABLE drumbeat_job (
     open_parents     INTEGER,
     blocked_since    INTEGER,
     has_run          INTEGER NOT NULL DEFAULT 0,
-    is_parent        INTEGER NOT NULL DEFAULT 0,
     binds            INTEGER NOT NULL DEFAULT 0,
     seq              INTEGER PRIMARY KEY
 );
