@@ -79,6 +79,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         internals = self._internals = AppInternals(given, clock, Drumbeat)
         self.jobs = internals.jobs
         self.dead = internals.dead
+        self.workflows = internals.workflows
         self.queues = internals.queues
         self.tasks = internals.tasks
         self.schedules = internals.schedules

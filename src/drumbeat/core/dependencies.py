@@ -13,6 +13,7 @@ The engines apply these rules inside the store; tests/contract/test_rules_depend
 all combinations.
 """
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import assert_never
@@ -206,5 +207,12 @@ def parent_failure(parent: JobId, task: str, event: ParentEvent) -> Failure:
     return Failure(type="ParentFailed", message=f"its parent {parent} (task {task}) {_EVENTS[event]}")
 
 
+def failed_parent(error: Failure | None) -> JobId | None:
+    """The parent that `parent_failure` names; None: the job was cancelled for another reason."""
+    found = _FAILED_PARENT.match(error.message) if error is not None and error.type == "ParentFailed" else None
+    return None if found is None else JobId(found[1])
+
+
+_FAILED_PARENT = re.compile(r"its parent ([0-9a-f-]{36}) ")
 WORKFLOW_CANCELLED = Failure(type="WorkflowCancelled", message="its workflow was cancelled")
 """Why a job of a cancelled workflow was cancelled when its parents had ended."""
