@@ -195,7 +195,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         return function
 
     def enqueue_many(
-        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+        self, jobs: Iterable[NewJob[Any]], *, conn: Any = None, notify: bool = True
     ) -> Coroutine[Any, Any, list[JobHandle[Any]]]:
         """Enqueue many calls, made by `task.bind(...)`, in one transaction: all or none. Returns their handles in order.
 
@@ -203,7 +203,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         mistakes raise where the call is written.
         """
         check_notify(conn, notify)
-        client, checked = self._internals.client, check_new_jobs(jobs)
+        client, checked = self._internals.client, check_new_jobs(jobs, conn=conn)
         is_inside = conn is not None
         enqueuing = client.enqueue_in_transaction(conn, checked, notify) if is_inside else client.enqueue_many(checked)
         return awaited_on_loop(enqueuing, "app.enqueue_many", "app.sync.enqueue_many")

@@ -59,13 +59,13 @@ class SyncApp(SyncAdmin):
         return client.send_signal_in_transaction_sync(conn, target, name, payload, id)
 
     def enqueue_many(
-        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+        self, jobs: Iterable[NewJob[Any]], *, conn: Any = None, notify: bool = True
     ) -> list[SyncJobHandle[Any]]:
         """As `app.enqueue_many`."""
         check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
         check_notify(conn, notify)
         client = self._app._internals.client
         if conn is not None:
-            return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs), notify)
+            return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs, conn=conn), notify)
         handles = SYNC_LOOP.run("app.sync.enqueue_many", client.enqueue_many(check_new_jobs(jobs)))
         return [SyncJobHandle(handle) for handle in handles]

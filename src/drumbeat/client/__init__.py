@@ -37,7 +37,7 @@ MAX_KEYS_PER_BATCH = 500
 """How many keys one transaction cancels: others can write between two of them."""
 
 
-def _trace_send(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+def _trace_send(jobs: Sequence[NewJob[Any]]) -> AbstractContextManager[Sequence[NewJob[Any]]]:
     """The jobs to store: in a `send` span and with its trace context, if the program traces."""
     spans = tracing.get_span_factory() if jobs else None
     return nullcontext(jobs) if spans is None else spans.start_send(jobs)
@@ -95,23 +95,23 @@ class Client:
         self.opened_settings = self.opened_settings or settings
         return store
 
-    async def enqueue(self, job: NewJob) -> JobHandle[Any]:
+    async def enqueue(self, job: NewJob[Any]) -> JobHandle[Any]:
         if tracing.get_span_factory() is not None:
             return (await self.enqueue_many([job]))[0]
         store = await self.store()
         (added,) = await store.jobs.add([job])
         return JobHandle(self, added.id, added.created)
 
-    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]:
+    def enqueue_sync(self, api_name: str, job: NewJob[Any]) -> SyncJobHandle[Any]:
         return SyncJobHandle(SYNC_LOOP.run(api_name, self.enqueue(job)))
 
-    async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
+    async def enqueue_many(self, jobs: Sequence[NewJob[Any]]) -> list[JobHandle[Any]]:
         with _trace_send(jobs) as traced:
             store = await self.store()
             return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(traced)]
 
     async def enqueue_in_transaction(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool = True
     ) -> list[JobHandle[Any]]:
         """Store jobs in the transaction of the caller's own connection. This opens no store."""
         with _trace_send(jobs) as traced:
@@ -119,7 +119,7 @@ class Client:
         return [JobHandle(self, each.id, each.created) for each in added]
 
     def enqueue_in_transaction_sync(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool = True
     ) -> list[SyncJobHandle[Any]]:
         """As `enqueue_in_transaction`, on the calling thread, to which the connection may belong."""
         with _trace_send(jobs) as traced:
