@@ -114,7 +114,9 @@ def test_a_wide_layer_stands_in_rows() -> None:
     for node in layout.nodes:
         if node.layer == 1:
             rows[node.y] = rows.get(node.y, 0) + 1
-    assert max(rows.values()) <= ROW_LENGTH and max(rows.values()) - min(rows.values()) <= ROW_LENGTH // 2
+    assert max(rows.values()) == ROW_LENGTH and len(rows) == 40
+    columns = {node.x for node in layout.nodes if node.layer == 1}
+    assert len(columns) == ROW_LENGTH
     placed = by_key(layout)
     assert placed["last"].y > max(rows)
     assert abs(placed["first"].x - placed["last"].x) <= 2

@@ -2,8 +2,9 @@
 
     layers by the longest path > long edges in pieces > order by neighbours, the best of a few sweeps > places > curves
 
-A layer with many nodes is broken into rows. A circle (tasks of a collapsed graph may have one) is opened at the edge that a
-walk in the order of the nodes meets last; that edge is drawn upwards.
+A layer with many nodes is broken into the rows of a grid; edges reach those inside through the gaps between its columns, so
+that many look like one. A circle (tasks of a collapsed graph may have one) is opened at the edge that a walk in the order of
+the nodes meets last; that edge is drawn upwards.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from itertools import pairwise
 
 import msgspec
 
-ROW_LENGTH = 8
-"""Nodes of a layer that stand side by side."""
+MAX_SIDE_BY_SIDE = 8
+"""A layer with more nodes is broken into rows."""
+ROW_LENGTH = 5
+"""The longest of these rows: it fits beside the navigation of a small laptop."""
 SWEEPS = 8
 MAX_PIECES = 4_000
 """Of long edges, all together. With more of them edges go straight, below the nodes that are between."""
@@ -24,14 +27,14 @@ MAX_PIECES = 4_000
 class NodeSize(msgspec.Struct, frozen=True, kw_only=True):
     """In pixels."""
 
-    width: int = 164
+    width: int = 172
     height: int = 44
     gap_x: int = 18
     gap_y: int = 46
     gap_row: int = 14
     """Between two rows of one layer."""
-    lane: int = 14
-    """The width that a passing edge takes in a layer."""
+    lane: int = 8
+    """The width that a passing edge takes in a layer, and the gap to the next one."""
     margin: int = 16
 
 
@@ -72,6 +75,8 @@ class _Item:
         self.x = 0.0
         """Of its middle."""
         self.y = 0
+        self.grid: tuple[int, int] | None = None
+        """Of a node in a grid: the upper and lower edge of the grid."""
 
     @property
     def is_node(self) -> bool:
@@ -160,7 +165,7 @@ def _link(
 ) -> dict[tuple[str, str], list[_Item]]:
     """Make neighbours of the ends of each edge; of a long one with a piece in each layer between. Returns those pieces."""
     pieces = sum(items[child].layer - items[parent].layer - 1 for parent, child in edges)
-    in_rows = {number for number, layer in enumerate(layers) if len(layer) > ROW_LENGTH}
+    in_rows = {number for number, layer in enumerate(layers) if len(layer) > MAX_SIDE_BY_SIDE}
     routes: dict[tuple[str, str], list[_Item]] = {}
     for parent, child in edges:
         last, route = items[parent], list[_Item]()
@@ -224,19 +229,23 @@ def _place(layers: list[list[_Item]], size: NodeSize) -> int:
     y = size.margin
     rows: list[list[list[_Item]]] = []
     for layer in layers:
-        length = (
-            _even_length(len(layer)) if len(layer) > ROW_LENGTH and all(item.is_node for item in layer) else len(layer)
-        )
+        is_grid = len(layer) > MAX_SIDE_BY_SIDE and all(item.is_node for item in layer)
+        length = _even_length(len(layer)) if is_grid else len(layer)
         in_layer = [layer[first : first + length] for first in range(0, len(layer), length)]
+        top, lower_edge = y, y + len(in_layer) * (size.height + size.gap_row) - size.gap_row
         for row in in_layer:
             for item in row:
                 item.y = y
+                item.grid = (top, lower_edge) if is_grid else None
             y += size.height + size.gap_row
         y += size.gap_y - size.gap_row
         rows.append(in_layer)
     for in_layer in rows:
-        for row in in_layer:
-            _settle(row, [0.0] * len(row), size)
+        # The columns of a grid are those of its first row.
+        _settle(in_layer[0], [0.0] * len(in_layer[0]), size)
+        for row in in_layer[1:]:
+            for item, above in zip(row, in_layer[0], strict=False):
+                item.x = above.x
     for down in (True, False, True):
         for in_layer in rows if down else rows[::-1]:
             if len(in_layer) == 1:
@@ -263,7 +272,8 @@ def _settle(row: list[_Item], wanted: Sequence[float], size: NodeSize) -> None:
     other's way."""
     offsets = [0.0]
     for left, right in pairwise(row):
-        offsets.append(offsets[-1] + (left.width + right.width) / 2 + size.gap_x)
+        gap = size.gap_x if left.is_node or right.is_node else size.lane
+        offsets.append(offsets[-1] + (left.width + right.width) / 2 + gap)
     pools: list[tuple[float, int]] = []
     """Sum of the wished places of the first of each pool, and how many they are."""
     for place, wish in enumerate(wanted):
@@ -282,10 +292,21 @@ def _draw(route: list[_Item] | None, parent: _Item, child: _Item, size: NodeSize
         return _draw_upwards(parent, child, size)
     x, y = round(parent.x), parent.y + size.height
     made = f"M{x} {y}"
+    half_gap = size.gap_row // 2
+    if parent.grid is not None and y < parent.grid[1]:
+        # To the right of its column, and there down to the lower edge of the grid.
+        x, y = x + size.width // 2 + size.gap_x // 4, parent.grid[1]
+        made += f"v{half_gap}H{x}V{y}"
     for item in (*route, child):
-        to = round(item.x)
-        bend = (item.y - y) // 2
-        made += f"V{item.y}" if to == x else f"C{x} {y + bend} {to} {item.y - bend} {to} {item.y}"
+        to, until = round(item.x), item.y
+        is_inside = item.grid is not None and item.y > item.grid[0]
+        if is_inside and item.grid is not None:
+            to, until = to - size.width // 2 - size.gap_x // 4, item.grid[0]
+        bend = (until - y) // 2
+        made += f"V{until}" if to == x else f"C{x} {y + bend} {to} {until - bend} {to} {until}"
+        if is_inside:
+            to = round(item.x)
+            made += f"V{item.y - half_gap}H{to}V{item.y}"
         x, y = to, item.y
         if not item.is_node:
             y += size.height

@@ -12,11 +12,11 @@ import msgspec
 
 from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, IfParentFails
 from drumbeat.core.job import JobState, PendingView
+from drumbeat.core.suspension import awaited_signal
 from drumbeat.core.workflow import FAILED_STATES, GraphNode, TaskEdge, TaskNode, WorkflowGraph
 
 from .formatting import between, count, short_id, span
 from .graph_layout import NodeSize, lay_out
-from .job_records import describe_suspension
 
 JobLink = Callable[[str], str]
 TaskLink = Callable[[str], str]
@@ -26,8 +26,11 @@ MAX_OUTSIDE = 50
 """Parents outside of the workflow that are drawn."""
 JOB_SIZE = NodeSize()
 TASK_SIZE = NodeSize(width=230, height=62, gap_x=26, gap_y=54)
-NAME_WIDTH = {JOB_SIZE: 20, TASK_SIZE: 29}
-"""Columns of text that fit beside the icon."""
+NAME_WIDTH = {JOB_SIZE: 17, TASK_SIZE: 25}
+"""Columns of text that fit beside the icon, whatever the font."""
+BAR_MARGIN = 10
+MIN_SHARE = 3.0
+"""Pixels: one dead letter among thousands must be visible."""
 STATE_ORDER = ("succeeded", "running", "pending", "waiting", "cancelled", "expired", "dead")
 """In a bar, from left to right."""
 _LIVE = ("running", "waiting", "pending")
@@ -167,7 +170,7 @@ def draw_tasks(graph: WorkflowGraph, link: TaskLink) -> GraphView:
                 line=line,
                 title=title,
                 href=link(task.task),
-                shares=_shares(task.counts, TASK_SIZE.width),
+                shares=_shares(task.counts, TASK_SIZE.width - 2 * BAR_MARGIN),
             )
         )
     counts = {(edge.parent, edge.child): edge.count for edge in graph.task_edges}
@@ -219,7 +222,7 @@ def cut_name(name: str, width: int) -> str:
         if left < 0:
             break
         kept.append(letter)
-    return "…" + "".join(reversed(kept))
+    return "…" + "".join(reversed(kept)).lstrip(".")
 
 
 def _columns(letter: str) -> int:
@@ -228,7 +231,8 @@ def _columns(letter: str) -> int:
 
 def _describe(node: GraphNode, word: str) -> str:
     if node.suspended is not None and word == "suspended":
-        return describe_suspension(node.suspended)
+        signal = awaited_signal(node.suspended)
+        return "asleep" if signal is None else f"signal {signal}"
     if node.state in (JobState.PENDING, JobState.RUNNING):
         return f"{word}, {_plural(node.failures, 'failure')}" if node.failures else word
     took = between(node.started_at, node.finished_at)
@@ -254,10 +258,12 @@ def _task_style(counts: dict[str, int]) -> str:
 
 
 def _shares(counts: dict[str, int], width: int) -> tuple[Share, ...]:
-    total, x, made = sum(counts.values()), 0.0, list[Share]()
+    total, x, made = sum(counts.values()), float(BAR_MARGIN), list[Share]()
+    wide_by_state = {state: max(MIN_SHARE, width * counts[state] / total) for state in STATE_ORDER if counts.get(state)}
+    too_wide = sum(wide_by_state.values()) / width
     for state in STATE_ORDER:
-        if number := counts.get(state):
-            wide = width * number / total
+        if state in wide_by_state:
+            wide = wide_by_state[state] / too_wide
             made.append(Share(state="ready" if state == "pending" else state, x=round(x, 2), width=round(wide, 2)))
             x += wide
     return tuple(made)
