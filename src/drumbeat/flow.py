@@ -58,8 +58,8 @@ class Flow:
         after: Iterable[Parent] = (),
         if_parent_fails: ParentPolicy | None = None,
     ) -> Node[Any] | list[Node[Any]]:
-        """Add a call made by `task.bind(...)`, or a `chain`, `group`, `chord` or `task.map`. Returns its node (of a chain or chord
-        that of its last call, of a group all), for `after=` and as an argument of others: `node.result`.
+        """Add a call made by `task.bind(...)`, or a `chain`, `group`, `chord` or `task.map`. Returns its node (of a chain or
+        chord that of its last call, of a group all), for `after=` and as an argument of others: `node.result`.
 
         A call waits for the jobs of `after` and for those whose results are its arguments; see `task.using` for
         `if_parent_fails`. Of a chain or chord that concerns the calls that begin it.
@@ -72,6 +72,7 @@ class Flow:
             raise InvalidArguments(f"workflow {self._workflow.name!r} {problem}")
         parents = parse_parents(after)
         policy = None if if_parent_fails is None else parse_policy(if_parent_fails)
+        jobs: tuple[NewJob[Any], ...]
         match call:
             case NewJob():
                 jobs, waiting = (call,), {call.id}

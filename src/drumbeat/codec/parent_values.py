@@ -147,13 +147,12 @@ def item_type(hint: Any) -> Any:
 
 def results_of_count(stored: object) -> Results[Any]:
     """What is stored of `Results` is their number; a worker adds which argument they are."""
-    argument: str | None = None
-    if isinstance(stored, dict):
-        stored, argument = stored.get("count"), stored.get("argument")
-    if type(stored) is not int:
+    fields: dict[str, Any] = stored if isinstance(stored, dict) else {"count": stored}
+    count = fields.get("count")
+    if type(count) is not int:
         raise ValueError("takes the results of other jobs, as from chord(...) or task.map(..., then=...)")
     results = Results[Any]()
-    results._count, results._pages, results.argument = stored, _Unread(), argument
+    results._count, results._pages, results.argument = count, _Unread(), fields.get("argument")
     return results
 
 

@@ -19,22 +19,14 @@ class ReleaseFollower:
         self._store = store
         self._backoff = OutageBackoff(core.clock, FullStoreReporter(core.outage_reporter))
         self._wakeup = asyncio.Event()
-        self._is_closed = False
 
     def wake(self) -> None:
         """Parents have ended. Never waits."""
-        self._wakeup.set()
-
-    def close(self) -> None:
-        """Return from `run` after the call under way: others go on."""
-        self._is_closed = True
         self._wakeup.set()
 
     async def run(self) -> None:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            while not self._is_closed and await self._backoff.retry(self._store.advance):
+            while await self._backoff.retry(self._store.advance):
                 pass
-            if self._is_closed:
-                return
