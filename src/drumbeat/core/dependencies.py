@@ -83,7 +83,7 @@ class EdgeEffect(StrEnum):
     NOTHING = "nothing"
     MET = "met"  # the child has one open parent less
     CANCEL = "cancel"  # the child is cancelled
-    REVIVE = "revive"  # a child that this parent's death cancelled waits again
+    REVIVE = "revive"  # a child that this parent's failure cancelled waits again, if no other parent cancels it
 
 
 class ParentLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ def edge_effect(if_fails: IfParentFails, edge_life: int, event: ParentEvent, lif
     life only, and never by a discard, which follows a death.
     """
     if event is ParentEvent.REPLAYED:
-        return EdgeEffect.REVIVE if if_fails is IfParentFails.CANCEL else EdgeEffect.NOTHING
+        return EdgeEffect.NOTHING if if_fails is IfParentFails.RUN else EdgeEffect.REVIVE
     if if_fails is IfParentFails.RUN:
         return EdgeEffect.NOTHING if event is ParentEvent.DISCARDED or life != edge_life else EdgeEffect.MET
     if event is ParentEvent.SUCCEEDED:

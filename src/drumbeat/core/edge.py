@@ -12,7 +12,7 @@ class IfParentFails(StrEnum):
 
     CANCEL = "cancel"  # it is cancelled, too; the replay of a dead parent makes it wait again
     RUN = "run"  # it runs
-    WAIT = "wait"  # of a dead letter it waits for the replay; cancelled if nobody can replay the parent any more
+    WAIT = "wait"  # of a dead letter it waits for the replay; cancelled, as by CANCEL, if nobody can replay the parent any more
 
 
 class Binding(StrEnum):
