@@ -134,7 +134,16 @@ def chain(
     first: Start[A], second: Link[A, B], third: Link[B, C], fourth: Link[C, D], fifth: Link[D, E], /
 ) -> Part[E]: ...
 @overload
-def chain(first: Start[Any], /, *links: Link[Any, Any]) -> Part[Any]: ...
+def chain(
+    first: Start[A],
+    second: Link[A, B],
+    third: Link[B, C],
+    fourth: Link[C, D],
+    fifth: Link[D, E],
+    sixth: Link[E, Any],
+    /,
+    *more: Link[Any, Any],
+) -> Part[Any]: ...
 def chain(first: Start[Any], /, *links: Link[Any, Any]) -> Part[Any]:
     """Calls one after another: each task gets the result of the one before as its first argument.
 
