@@ -201,11 +201,11 @@ async def test_a_failed_parent_cancels_all_that_is_added_below_it(store: Store) 
     instance = await worker(store)
     letter, live = await dead_letter(store, instance), await claimed_one(store, instance)
     child, below, lowest, runs, free = [new_job(task=task) for task in "abcde"]
+    links = [*edges(child, letter.id, live.id), *edges(below, child, free)]
     answer = await add_graph(
         store,
         [lowest, below, child, runs, free],
-        [*edges(child, letter.id, live.id), *edges(below, child, free), *edges(lowest, below)]
-        + edges(runs, child, if_fails=RUN),
+        [*links, *edges(lowest, below), *edges(runs, child, if_fails=RUN)],
     )
     assert [each.created for each in answer.results] == [True] * 5
     await settle(store)

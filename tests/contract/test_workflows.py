@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from drumbeat.core.dependencies import WORKFLOW_CANCELLED, Binding, NewEdge
-from drumbeat.core.job import JobState, NewJob, OutcomeKind
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
-from drumbeat.core.workflow import MAX_COUNTED_NODES, MAX_GRAPH_NODES, GraphEdge, TaskEdge, TaskNode, WorkflowGraph
+from drumbeat.core.workflow import MAX_COUNTED_NODES, MAX_GRAPH_NODES, GraphEdge, TaskEdge
 from drumbeat.durations import to_us
 from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
 from drumbeat.ids import JobId, new_job_id
@@ -148,7 +148,6 @@ async def test_a_large_graph_is_shown_by_task(store: Store, nodes: int) -> None:
     assert (graph.nodes, graph.edges, graph.capped) == ([], [], False)
     found = {node.task: {state: count for state, count in node.counts.items() if count} for node in graph.tasks}
     assert found == {"list": {"pending": 1}, "page": {"waiting": nodes - 2}, "total": {"waiting": 1}}
-    assert all(isinstance(node, TaskNode) for node in graph.tasks)
     assert sorted(graph.task_edges, key=lambda edge: edge.parent) == [
         TaskEdge(parent="list", child="page", count=nodes - 2),
         TaskEdge(parent="page", child="total", count=nodes - 2),
@@ -164,7 +163,7 @@ async def test_no_more_than_so_many_nodes_are_counted(store: Store) -> None:
     assert (found.capped, sum(found.counts.values())) == (True, MAX_COUNTED_NODES)
     graph = await store.workflows.get_graph(workflow.id)
     assert graph is not None and graph.capped
-    assert graph.nodes == graph.edges == graph.task_edges == []
+    assert (graph.nodes, graph.edges, graph.task_edges) == ([], [], [])
     assert sum(sum(node.counts.values()) for node in graph.tasks) == MAX_COUNTED_NODES
 
 
@@ -241,15 +240,10 @@ async def test_nothing_is_added_to_a_cancelled_workflow(store: Store) -> None:
     assert [await store.workflows.mark_cancelled(each) for each in (id, id, "unknown")] == [True, True, False]
     found = (await store.workflows.get([id]))[id]
     assert found.cancelled_at is not None
-    for job in (new_job(workflow=id), NewJob(**{**_given(new_job(workflow=id)), "task": "other"})):
-        with pytest.raises(WorkflowCancelled) as caught:
-            await add_graph(store, [new_job(), job])
-        assert caught.value.workflow == id
+    with pytest.raises(WorkflowCancelled) as caught:
+        await add_graph(store, [new_job(), new_job(workflow=id)])
+    assert caught.value.workflow == id
     assert (await store.inspect.count_jobs(JobFilter())).total == len(jobs)
-
-
-def _given(job: NewJob) -> dict[str, object]:
-    return {name: getattr(job, name) for name in job.__struct_fields__}
 
 
 async def test_nothing_that_waits_becomes_due_in_a_cancelled_workflow(store: Store) -> None:
@@ -281,7 +275,6 @@ async def test_a_workflow_is_pruned_with_the_last_of_its_jobs(store: Store) -> N
         assert [each.id for each in await store.workflows.find()] == [id] * left
     assert await store.workflows.get([id]) == {}
     assert await store.workflows.get_graph(id) is None
-    assert WorkflowGraph() == WorkflowGraph(nodes=[])
 
 
 async def test_a_dead_letter_keeps_its_workflow(store: Store) -> None:

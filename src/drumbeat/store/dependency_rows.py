@@ -7,11 +7,15 @@ from typing import NamedTuple
 import msgspec
 
 from drumbeat.core.dependencies import (
+    Binding,
     EdgeEffect,
     IfParentFails,
+    Miscount,
     NewEdge,
     NewGraph,
     ParentEvent,
+    ParentLink,
+    ParentResult,
     edge_effect,
     judge_edge,
     parent_event,
@@ -21,6 +25,8 @@ from drumbeat.core.job import LIVE_STATES, AddResult, Failure, JobState, NewJob
 from drumbeat.core.uniqueness import KeyedRow, UniqueKeys
 from drumbeat.errors import UniqueConflict
 from drumbeat.ids import JobId
+from drumbeat.store.malformed import read_failure
+from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
 
 
 class ParentRow(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +80,78 @@ class CancelledChildRow(KeyedRow, frozen=True, array_like=True):
     """A child that a parent's failure cancelled."""
 
     is_workflow_cancelled: bool | int
+
+
+class BoundRow(msgspec.Struct, frozen=True, array_like=True):
+    """An edge that binds something, with what is kept of the parent."""
+
+    child: JobId
+    parent: JobId
+    task: str
+    binding: Binding
+    argument: str
+    place: int
+    state: JobState | None
+    result: str | None
+    result_error: str | None
+    error: str | None
+
+    def to_record(self) -> ParentResult:
+        values = msgspec.structs.asdict(self)
+        del values["child"]
+        return ParentResult(**values | {"error": read_failure(self.error)})
+
+
+class LinkRow(msgspec.Struct, frozen=True, array_like=True):
+    """An edge with both of its jobs; a task is empty, and a state None, of one that is pruned."""
+
+    parent: JobId
+    parent_task: str
+    parent_state: JobState | None
+    replays: int
+    is_letter: bool | int
+    child: JobId
+    child_task: str
+    child_state: JobState | None
+    is_waiting: bool | int
+    """The child waits for parents."""
+    if_fails: IfParentFails
+    life: int
+    binding: Binding
+    argument: str
+    place: int
+
+    @property
+    def is_open(self) -> bool:
+        if not self.is_waiting or self.parent_state is None:
+            return False
+        is_letter = bool(self.is_letter)
+        effect = judge_edge(self.if_fails, self.life, self.parent_state, self.replays, is_letter=is_letter)
+        return effect is EdgeEffect.NOTHING
+
+    def to_parent(self) -> ParentLink:
+        return self._link(self.parent, self.parent_task, self.parent_state)
+
+    def to_child(self) -> ParentLink:
+        return self._link(self.child, self.child_task, self.child_state)
+
+    def _link(self, id: JobId, task: str, state: JobState | None) -> ParentLink:
+        facts = {"if_fails": self.if_fails, "binding": self.binding, "argument": self.argument}
+        return ParentLink(id=id, task=task, state=state, is_open=self.is_open, **facts)  # type: ignore[arg-type]
+
+
+class CountedRow(msgspec.Struct, frozen=True, array_like=True):
+    """A waiting job, and how many parents it has of one kind."""
+
+    id: JobId
+    counted: int | None
+    if_fails: IfParentFails | None
+    """None: it has no parents at all."""
+    life: int | None
+    state: JobState | None
+    replays: int | None
+    is_letter: bool | int
+    number: int
 
 
 class EdgeRow(NamedTuple):
@@ -214,8 +292,8 @@ class AdvancePlan(msgspec.Struct, frozen=True):
     """Children, and how many of their parents ended."""
     cancelled: dict[JobId, tuple[JobId, ParentEvent]]
     """Children, and for which parent."""
-    revived: dict[JobId, JobId]
-    """Children that are to wait again if this parent's death cancelled them."""
+    revived: list[tuple[JobId, JobId]]
+    """Children that are to wait again if it was this parent whose failure cancelled them."""
     done: list[int]
     """Releases that were followed to their end."""
     partial: tuple[int, int] | None
@@ -228,14 +306,14 @@ def plan_advance(rows: Sequence[FollowedRow], limit: int) -> AdvancePlan:
     """`rows`: what is to be followed, in order, one more than `limit` if there is more. Followed are either ends or replays,
     as far as they follow each other: a child that one parent both cancels and revives is handled in two steps."""
     if not rows:
-        return AdvancePlan({}, {}, {}, [], None, is_cut=False)
+        return AdvancePlan({}, {}, [], [], None, is_cut=False)
     is_replay = rows[0].event is ParentEvent.REPLAYED
     followed = list(takewhile(lambda row: (row.event is ParentEvent.REPLAYED) is is_replay, rows[:limit]))
     done, partial = list(dict.fromkeys(row.seq for row in followed)), None
     if len(followed) < len(rows) and rows[len(followed)].seq == done[-1]:
         seq = done.pop()
         partial = (seq, sum(row.seq == seq for row in followed))
-    plan = AdvancePlan({}, {}, {}, done, partial, is_cut=len(followed) < len(rows))
+    plan = AdvancePlan({}, {}, [], done, partial, is_cut=len(followed) < len(rows))
     for row in followed:
         if row.child is None or row.if_fails is None or row.edge_life is None:
             continue
@@ -245,7 +323,7 @@ def plan_advance(rows: Sequence[FollowedRow], limit: int) -> AdvancePlan:
             case EdgeEffect.CANCEL:
                 plan.cancelled.setdefault(row.child, (row.parent, row.event))
             case EdgeEffect.REVIVE:
-                plan.revived.setdefault(row.child, row.parent)
+                plan.revived.append((row.child, row.parent))
             case EdgeEffect.NOTHING:
                 pass
     return plan
@@ -279,6 +357,43 @@ def plan_revivals(
             keys.take(child)
             plan.revived[child.id] = open_parents
     return plan
+
+
+def group_results(bound: Iterable[BoundRow]) -> dict[JobId, list[ParentResult]]:
+    """What each child gets, in the order of its edges."""
+    found: dict[JobId, list[ParentResult]] = {}
+    for row in bound:
+        found.setdefault(row.child, []).append(row.to_record())
+    for child, results in found.items():
+        results.sort(key=lambda result: result.place)
+        singles = [result for result in results if result.binding is not Binding.RESULTS]
+        if len(singles) > MAX_BOUND_PARENTS:
+            last = singles[MAX_BOUND_PARENTS - 1].place
+            found[child] = [each for each in results if each.binding is Binding.RESULTS or each.place <= last]
+    return found
+
+
+def find_miscounts(counts: Iterable[CountedRow]) -> list[Miscount]:
+    """Those whose count is not the number of their open parents."""
+    counted: dict[JobId, int] = {}
+    actual: dict[JobId, int] = {}
+    for row in counts:
+        counted[row.id] = row.counted or 0
+        actual.setdefault(row.id, 0)
+        if row.if_fails is None or row.life is None:
+            continue
+        edge = JudgedRow(row.id, JobId(""), row.if_fails, row.life, row.state, row.replays, row.is_letter)
+        if judge_stored_edge(edge) is EdgeEffect.NOTHING:
+            actual[row.id] += row.number
+    return [
+        Miscount(id=id, counted=number, actual=actual[id]) for id, number in counted.items() if number != actual[id]
+    ]
+
+
+def sort_parents(links: Iterable[LinkRow], limit: int) -> list[ParentLink]:
+    """Open ones first, then by place."""
+    found = sorted({link.place: link for link in links}.values(), key=lambda link: (not link.is_open, link.place))
+    return [link.to_parent() for link in found[:limit]]
 
 
 def judge_stored_edge(edge: JudgedRow, releases: Sequence[ReleaseRow] = ()) -> EdgeEffect:

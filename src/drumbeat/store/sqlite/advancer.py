@@ -119,10 +119,10 @@ class SqliteAdvancer:
             write.notify(earliest)
         return bool(overtaken)
 
-    def _revive(self, write: WriteContext, revived: dict[JobId, JobId]) -> None:
+    def _revive(self, write: WriteContext, revived: Sequence[tuple[JobId, JobId]]) -> None:
         """Make children wait again that were cancelled because these parents, which live again, had failed."""
         db = write.db
-        found = _read_cancelled(db, self._sql.cancelled_children, {"pairs": as_json(list(revived.items()))})
+        found = _read_cancelled(db, self._sql.cancelled_children, {"pairs": as_json(revived)})
         if not found:
             return
         edges = _read_judged(db, self._sql.edges_of_children, {"ids": as_json([child.id for child in found])})

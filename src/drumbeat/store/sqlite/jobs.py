@@ -30,6 +30,9 @@ from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
 
+MAX_PRUNED_EDGES = 5_000
+"""At most as many in one transaction."""
+
 
 class SqliteJobs(SqliteOperations):
     def __init__(self, parts: SqliteParts, sql: Statements) -> None:
@@ -131,6 +134,9 @@ class SqliteJobs(SqliteOperations):
         parameters = {"before": before, "limit": limit}
         if await self._worker_reader.read_value(self._sql.prunable_history, parameters) == "[]":
             return 0
+        # Before: a job with a hundred thousand parents must not hold up other writers.
+        while await self._writer.write(self._prune_edges, parameters) == MAX_PRUNED_EDGES:
+            pass
         return await self._writer.write(self._prune_history, parameters)
 
     async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
@@ -237,12 +243,26 @@ class SqliteJobs(SqliteOperations):
         self._inserter.add_follow_ups(write, follow_ups)
         return len(dead)
 
+    def _prune_edges(self, write: WriteContext, parameters: dict[str, int]) -> int:
+        sql = self._parts.sql.dependencies
+        seqs = write.db.value(self._sql.prunable_history, parameters)
+        edges = write.db.value(sql.pruned_edges, {"seqs": seqs, "limit": MAX_PRUNED_EDGES})
+        if edges == "[]":
+            return 0
+        deleted = write.db.run(sql.delete_edges, {"edges": edges})
+        write.db.run(sql.delete_results, {"edges": edges})
+        return deleted
+
     def _prune_history(self, write: WriteContext, parameters: dict[str, int]) -> int:
         seqs = write.db.value(self._sql.prunable_history, parameters)
         write.db.run(self._sql.delete_attempts, {"seqs": seqs})
         write.db.run(self._sql.delete_steps, {"seqs": seqs})
         write.db.run(self._sql.delete_signals, {"seqs": seqs})
+        write.db.run(self._parts.sql.dependencies.delete_cancelled_children, {"seqs": seqs})
+        workflows = write.db.value(self._parts.sql.workflows.of_pruned, {"seqs": seqs})
         pruned = write.db.run(self._sql.delete_history, {"seqs": seqs})
+        if workflows != "[]":
+            write.db.run(self._parts.sql.workflows.delete_empty, {"ids": workflows})
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned

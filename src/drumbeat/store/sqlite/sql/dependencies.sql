@@ -1,8 +1,7 @@
 -- Statements about dependencies between jobs. Batches arrive and leave as one JSON text, or as the rows of one VALUES (insert.sql).
 
 -- name: recorded_step
--- The result on record of a step: [result], or nothing.
-SELECT json_group_array(result)
+SELECT result
   FROM drumbeat_step
  WHERE job = :job
    AND kind = 'step'
@@ -228,3 +227,142 @@ SELECT job.id, 'replayed', job.replays
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value
    AND job.is_parent;
+
+-- name: _bound
+SELECT json_group_array(json_array(child, parent, task, binding, argument, place, state, result, result_error, error))
+  FROM (SELECT edge.child, edge.parent, ifnull(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state,
+               kept.result, kept.result_error, kept.error
+
+-- name: single_results
+-- What these children get of one parent each. Columns as in dependency_rows.BoundRow.
+-- include: _bound
+          FROM json_each(:ids) AS wanted
+         CROSS JOIN drumbeat_edge AS edge INDEXED BY drumbeat_edge_single
+          LEFT JOIN drumbeat_parent_result AS kept
+            ON kept.parent = edge.parent
+         WHERE edge.child = wanted.value
+           AND edge.binding IN ('result', 'outcome')
+         ORDER BY wanted.key, edge.place);
+
+-- name: first_results
+-- The first parent of each argument that is read in pages. The recursion seeks from one argument to the next.
+  WITH RECURSIVE paged (child, argument) AS (
+       SELECT wanted.value, (SELECT min(argument)
+                               FROM drumbeat_edge INDEXED BY drumbeat_edge_paged
+                              WHERE child = wanted.value AND binding = 'results')
+         FROM json_each(:ids) AS wanted
+        UNION
+       SELECT child, (SELECT min(edge.argument)
+                        FROM drumbeat_edge AS edge INDEXED BY drumbeat_edge_paged
+                       WHERE edge.child = paged.child AND edge.argument > paged.argument AND edge.binding = 'results')
+         FROM paged
+        WHERE paged.argument IS NOT NULL)
+-- include: _bound
+          FROM paged
+         CROSS JOIN drumbeat_edge AS edge INDEXED BY drumbeat_edge_paged
+          LEFT JOIN drumbeat_parent_result AS kept
+            ON kept.parent = edge.parent
+         WHERE edge.child = paged.child
+           AND edge.argument = paged.argument
+           AND edge.binding = 'results'
+           AND edge.place = (SELECT min(first.place)
+                               FROM drumbeat_edge AS first INDEXED BY drumbeat_edge_paged
+                              WHERE first.child = paged.child AND first.argument = paged.argument AND first.binding = 'results'));
+
+-- name: page_of_results
+-- include: _bound
+          FROM drumbeat_edge AS edge INDEXED BY drumbeat_edge_paged
+          LEFT JOIN drumbeat_parent_result AS kept
+            ON kept.parent = edge.parent
+         WHERE edge.child = :child
+           AND edge.argument = :argument
+           AND edge.binding = 'results'
+           AND edge.place > :after
+         ORDER BY edge.place
+         LIMIT :limit);
+
+-- name: _links
+-- Columns as in dependency_rows.LinkRow.
+SELECT json_group_array(json_array(parent, parent_task, parent_state, replays, is_letter, child, child_task, child_state, is_waiting,
+                                   if_fails, life, binding, argument, place))
+  FROM (SELECT edge.parent, coalesce(job.task, history.task, dead.task, '') AS parent_task,
+               coalesce(job.state, history.state, dead.state) AS parent_state,
+               coalesce(job.replays, history.replays, dead.replays, 0) AS replays, dead.id IS NOT NULL AS is_letter,
+               edge.child, coalesce(live.task, ended.task, letter.task, '') AS child_task,
+               coalesce(live.state, ended.state, letter.state) AS child_state,
+               ifnull(live.state = 'pending' AND live.blocked_on = 'parents', 0) AS is_waiting,
+               edge.if_fails, edge.life, edge.binding, edge.argument, edge.place
+          FROM (SELECT {{here}}) AS edge
+          LEFT JOIN drumbeat_job AS job ON job.id = edge.parent
+          LEFT JOIN drumbeat_history AS history ON history.id = edge.parent
+          LEFT JOIN drumbeat_dead AS dead ON dead.id = edge.parent
+          LEFT JOIN drumbeat_job AS live ON live.id = edge.child
+          LEFT JOIN drumbeat_history AS ended ON ended.id = edge.child
+          LEFT JOIN drumbeat_dead AS letter ON letter.id = edge.child)
+
+-- name: links_to_live
+-- The first parents of a job that are live ...
+-- include: _links with edge.* FROM drumbeat_edge AS edge CROSS JOIN drumbeat_job AS live WHERE edge.child = :id AND live.id = edge.parent ORDER BY edge.place LIMIT :limit
+;
+
+-- name: links_to_letters
+-- ... or dead letters for whose replay it waits,
+-- include: _links with edge.* FROM drumbeat_edge AS edge CROSS JOIN drumbeat_dead AS dead WHERE edge.child = :id AND edge.if_fails = 'wait' AND dead.id = edge.parent ORDER BY edge.place LIMIT :limit
+;
+
+-- name: links_to_parents
+-- and the first of all.
+-- include: _links with * FROM drumbeat_edge WHERE child = :id ORDER BY place LIMIT :limit
+;
+
+-- name: links_to_children
+-- include: _links with * FROM drumbeat_edge WHERE parent = :id ORDER BY child LIMIT :limit
+;
+
+-- name: parents_of_waiting
+-- What some waiting jobs count, and their edges by what the parents are. Columns as in dependency_rows.CountedRow.
+SELECT json_group_array(json_array(id, open_parents, if_fails, life, state, replays, is_letter, number))
+  FROM (SELECT waiting.id, waiting.open_parents, edge.if_fails, edge.life, coalesce(job.state, history.state, dead.state) AS state,
+               coalesce(job.replays, history.replays, dead.replays) AS replays, dead.id IS NOT NULL AS is_letter,
+               count(edge.parent) AS number
+          FROM (SELECT id, open_parents
+                  FROM drumbeat_job INDEXED BY drumbeat_job_blocked
+                 WHERE blocked_on = 'parents'
+                   AND blocked_on IS NOT NULL
+                 LIMIT :limit) AS waiting
+          LEFT JOIN drumbeat_edge AS edge ON edge.child = waiting.id
+          LEFT JOIN drumbeat_job AS job ON job.id = edge.parent
+          LEFT JOIN drumbeat_history AS history ON history.id = edge.parent
+          LEFT JOIN drumbeat_dead AS dead ON dead.id = edge.parent
+         GROUP BY 1, 2, 3, 4, 5, 6, 7);
+
+-- name: pruned_edges
+-- Edges of children that are about to be pruned: [parent, child, whether it binds something].
+SELECT json_group_array(json_array(parent, child, binds))
+  FROM (SELECT edge.parent, edge.child, edge.binding <> '' AS binds
+          FROM json_each(:seqs) AS pruned
+         CROSS JOIN drumbeat_history AS history
+         CROSS JOIN drumbeat_edge AS edge
+         WHERE history.seq = pruned.value
+           AND edge.child = history.id
+         LIMIT :limit);
+
+-- name: delete_edges
+DELETE FROM drumbeat_edge
+ WHERE (parent, child) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:edges));
+
+-- name: delete_results
+-- Kept results that no edge binds any more, of the parents of these edges.
+DELETE FROM drumbeat_parent_result
+ WHERE parent IN (SELECT json_extract(value, '$[0]') FROM json_each(:edges) WHERE json_extract(value, '$[2]'))
+   AND NOT EXISTS (SELECT 1
+                     FROM drumbeat_edge AS edge INDEXED BY drumbeat_edge_bound
+                    WHERE edge.parent = drumbeat_parent_result.parent
+                      AND edge.binding <> '');
+
+-- name: delete_cancelled_children
+DELETE FROM drumbeat_cancelled_child
+ WHERE child IN (SELECT history.id
+                   FROM json_each(:seqs) AS pruned
+                  CROSS JOIN drumbeat_history AS history
+                  WHERE history.seq = pruned.value);
