@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 from drumbeat import appref, logs
 from drumbeat.admin import Run, RunQuery
 from drumbeat.client.signals import SignalCalls
+from drumbeat.client.workflows import WorkflowCalls
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec.type_codec import CodecDecorator, ValueCodec, check_kind, parse_codec
 from drumbeat.core.job import Cancelled, NewJob
@@ -52,7 +53,7 @@ S = TypeVar("S", bound=Callable[..., object])
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls):
+class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls, WorkflowCalls):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(

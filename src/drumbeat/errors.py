@@ -45,10 +45,10 @@ class DrumbeatError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors are pickled between processes. Exception would call the class with the message; constructors take facts.
-        return _rebuild, (type(self), self.args, self.__dict__)
+        return rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
+def rebuild(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(facts)
     return error

@@ -1,7 +1,7 @@
-"""Parts of a workflow: `Node`, and the short forms `chain`, `group`, `chord` and `task.map`. Pure: they only make jobs with edges.
+"""Parts of a workflow: `Node`, and the short forms `chain`, `group`, `chord` and `task.map`. Pure.
 
-    app.workflow("report", chain(fetch.bind(1), render, send))
-    app.workflow("thumbnails", resize.map(images, then=publish))
+app.workflow("report", chain(fetch.bind(1), render, send))
+app.workflow("thumbnails", resize.map(images, then=publish))
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def chord(group: Group[A] | Iterable[NewJob[A]], finaliser: Link[Results[A], B])
 @overload
 def chord(group: Group[A] | Iterable[NewJob[A]], finaliser: Link[list[A], B]) -> Part[B]: ...
 def chord(group: Group[Any] | Iterable[NewJob[Any]], finaliser: Link[Any, B]) -> Part[B]:
-    """Calls that run side by side, and one of `finaliser` when all have succeeded, which takes their results as `Results[R]`, or
-    up to 1,000 of them as `list[R]`. One that is to run although some failed takes `Results[JobOutcome[R]]`:
+    """Calls that run side by side, and one of `finaliser` when all have succeeded, which takes their results as `Results[R]`,
+    or up to 1,000 of them as `list[R]`. One that is to run although some failed takes `Results[JobOutcome[R]]`:
     `chord(group(calls), report.using(if_parent_fails="run"))`."""
     calls = group.jobs if isinstance(group, Group) else _check_calls("chord", group)
     if not calls:
@@ -134,7 +134,16 @@ def chain(
     first: Start[A], second: Link[A, B], third: Link[B, C], fourth: Link[C, D], fifth: Link[D, E], /
 ) -> Part[E]: ...
 @overload
-def chain(first: Start[Any], /, *links: Link[Any, Any]) -> Part[Any]: ...
+def chain(
+    first: Start[A],
+    second: Link[A, B],
+    third: Link[B, C],
+    fourth: Link[C, D],
+    fifth: Link[D, E],
+    sixth: Link[E, Any],
+    /,
+    *more: Link[Any, Any],
+) -> Part[Any]: ...
 def chain(first: Start[Any], /, *links: Link[Any, Any]) -> Part[Any]:
     """Calls one after another: each task gets the result of the one before as its first argument.
 

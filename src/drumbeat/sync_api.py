@@ -15,6 +15,7 @@ from drumbeat.sync_loop import SYNC_LOOP, to_sync
 from drumbeat.tasks import Task
 from drumbeat.tasks.loop_check import check_no_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
+from drumbeat.workflow_handle import SyncWorkflowHandle
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -57,6 +58,10 @@ class SyncApp(SyncAdmin):
             assert of_task is not None and key is not None
             target = SYNC_LOOP.run("app.sync.signal", client.find_job_of_key(of_task, key))
         return client.send_signal_in_transaction_sync(conn, target, name, payload, id)
+
+    def get_workflow(self, id: str) -> SyncWorkflowHandle:
+        """As `app.get_workflow`."""
+        return SyncWorkflowHandle(self._app.get_workflow(id))
 
     def enqueue_many(
         self, jobs: Iterable[NewJob[Any]], *, conn: Any = None, notify: bool = True

@@ -61,6 +61,7 @@ async def test_jobs_of_a_workflow_are_found_by_it_wherever_they_are(store: Store
     await add_workflow(store, "other")
     [first] = [job for job in await claim(store, instance, limit=9) if job.id == jobs[0]]
     await end(store, instance, first, OutcomeKind.DEAD)
+    await settle(store)
     await add(store, new_job(delay=HOUR))
     live = new_job(workflow=id, delay=HOUR)
     await add_graph(store, [live])

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec import JsonCodec, Undecodable, decode_result
+from drumbeat.core.dependencies import NewWorkflow
 from drumbeat.core.job import CancelAnswer, Cancelled, EndedJob, Job, JobState, NewJob
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
@@ -26,10 +27,13 @@ from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.sync_loop import SYNC_LOOP
 from drumbeat.tasks import Registry, Task
+from drumbeat.tasks.options import has_parents
+from drumbeat.workflow_handle import WorkflowHandle
 
 from .loop_stores import LoopStores
 from .room_sender import RoomSender
 from .signals import build_signal, check_answer, check_sent, find_job_of_key
+from .workflows import WorkflowClient
 
 __all__ = ["Client"]
 
@@ -43,7 +47,7 @@ def _trace_send(jobs: Sequence[NewJob[Any]]) -> AbstractContextManager[Sequence[
     return nullcontext(jobs) if spans is None else spans.start_send(jobs)
 
 
-class Client:
+class Client(WorkflowClient):
     """One for each app. It opens nothing before the first call."""
 
     def __init__(self, load_settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
@@ -99,7 +103,7 @@ class Client:
         if tracing.get_span_factory() is not None:
             return (await self.enqueue_many([job]))[0]
         store = await self.store()
-        (added,) = await store.jobs.add([job])
+        (added,) = await (self.add_graph([job]) if job.after else store.jobs.add([job]))
         return JobHandle(self, added.id, added.created)
 
     def enqueue_sync(self, api_name: str, job: NewJob[Any]) -> SyncJobHandle[Any]:
@@ -108,7 +112,14 @@ class Client:
     async def enqueue_many(self, jobs: Sequence[NewJob[Any]]) -> list[JobHandle[Any]]:
         with _trace_send(jobs) as traced:
             store = await self.store()
-            return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(traced)]
+            adding = self.add_graph(traced) if has_parents(traced) else store.jobs.add(traced)
+            return [JobHandle(self, added.id, added.created) for added in await adding]
+
+    async def enqueue_workflow(self, workflow: NewWorkflow, jobs: Sequence[NewJob[Any]]) -> WorkflowHandle:
+        """Store a workflow, all or none."""
+        with _trace_send(jobs) as traced:
+            added = await self.add_graph(traced, workflow)
+        return WorkflowHandle(self, workflow.id, [JobHandle(self, each.id, each.created) for each in added])
 
     async def enqueue_in_transaction(
         self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool = True

@@ -122,7 +122,9 @@ def _check_policy(job: NewJob[Any], name: str, edge: NewEdge, hint: Any) -> None
         problem = 'has no value if its parent fails: with if_parent_fails="run" bind the outcome'
         raise InvalidArguments(f"{job.task}: argument {name!r} {problem}", name)
     if not is_outcome(item_type(hint)):
-        problem = 'has no value for a parent that fails: with if_parent_fails="run" annotate it Results[JobOutcome[...]]'
+        problem = (
+            'has no value for a parent that fails: with if_parent_fails="run" annotate it Results[JobOutcome[...]]'
+        )
         raise InvalidArguments(f"{job.task}: argument {name!r} {problem}", name)
 
 

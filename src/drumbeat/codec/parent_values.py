@@ -1,6 +1,6 @@
 """What a job gets of its parents as arguments: a reference when it is enqueued, a value when it runs.
 
-    ParentReference  --stored as edges-->  the result, JobOutcome[R], Results[R] or list[R]
+ParentReference  --stored as edges-->  the result, JobOutcome[R], Results[R] or list[R]
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Results(Generic[R_co]):
     def __init__(self, values: Sequence[R_co] = ()) -> None:
         self._count = len(values)
         self._pages: ResultPages = _Values(values)
+        self.argument: str | None = None
+        """Which argument of its job they are; None: they were not given by a worker."""
 
     def __len__(self) -> int:
         return self._count
@@ -143,12 +145,14 @@ def item_type(hint: Any) -> Any:
     return inner[0] if inner else Any
 
 
-def results_of_count(count: object) -> Results[Any]:
-    """What is stored of `Results` is their number."""
+def results_of_count(stored: object) -> Results[Any]:
+    """What is stored of `Results` is their number; a worker adds which argument they are."""
+    fields: dict[str, Any] = stored if isinstance(stored, dict) else {"count": stored}
+    count = fields.get("count")
     if type(count) is not int:
         raise ValueError("takes the results of other jobs, as from chord(...) or task.map(..., then=...)")
     results = Results[Any]()
-    results._count, results._pages = count, _Unread()
+    results._count, results._pages, results.argument = count, _Unread(), fields.get("argument")
     return results
 
 

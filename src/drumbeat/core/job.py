@@ -6,7 +6,7 @@ a struct because a bulk enqueue makes thousands of them a second.
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -16,7 +16,12 @@ from drumbeat.core.job_fields import JobState as JobState
 from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
 
-R_co = TypeVar("R_co", covariant=True)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R_co = TypeVarWithDefault("R_co", covariant=True, default=Any)
+else:
+    R_co = TypeVar("R_co", covariant=True)
 LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
 
