@@ -46,7 +46,7 @@ async def test_workflows_are_listed_newest_first_in_pages_and_by_name(app: Drumb
     assert await app.workflows.list(name="z") == []
     for wrong in ({"limit": 0}, {"before": "x"}, {"name": ""}, {"name": 3}):
         with pytest.raises(InvalidArguments):
-            await app.workflows.list(**wrong)  # type: ignore[arg-type]
+            await app.workflows.list(**wrong)
 
 
 async def test_a_workflow_tells_its_state_in_one_word(app: Drumbeat, store: Store, hand: InstanceId) -> None:

@@ -90,6 +90,8 @@ def test_a_job_tells_its_workflow_its_parents_and_its_children(place: str) -> No
     assert (record["parents"], record["workflow"]) == ([], id)
     waiting = run("jobs", "list", "--workflow", id, "--state", "waiting").splitlines()
     assert len(waiting) == 2 and "waiting (2 parents)" in waiting[1]
+    assert run("dead", "list", "--workflow", id, "--json").count('"id"') == 1
+    assert "No dead letters" in run("dead", "list", "--workflow", new_job_id())
     explained = run("explain", jobs["last"])
     assert f"it waits for the dead letter {jobs['left']} (task left) to be replayed" in explained
 
@@ -103,7 +105,7 @@ def test_acts_are_counted_confirmed_and_on_record(place: str) -> None:
     assert run("workflows", "cancel", id, "--yes") == "3 jobs cancelled.\n"
     assert "cancelled at" in run("workflows", "show", id)
 
-    async def look(store: Store) -> list[tuple[str, str, str, int]]:
+    async def look(store: Store) -> list[tuple[str, str, str, int | None]]:
         return [(act.verb, act.target, act.reason, act.touched) for act in await store.audit.list_page()]
 
     assert on(place, look) == [("workflows.cancel", id, "", 3), ("workflows.replay", id, "mended", 1)]

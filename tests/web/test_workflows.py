@@ -68,6 +68,7 @@ async def test_a_workflow_is_cancelled_on_record(api: httpx.AsyncClient, store: 
     assert (await api.get(f"/api/v1/workflows/{id}")).json()["state"] == "cancelled"
     [act] = (await api.get("/api/v1/audit", params={"target": id})).json()["items"]
     assert (act["verb"], act["touched"], act["reason"]) == ("workflows.cancel", 3, "it is wrong")
+    assert f'<a href="/workflows/{id}">{id}</a>' in (await api.get("/audit", headers=PAGE)).text
 
 
 async def test_what_failed_is_replayed_on_record(api: httpx.AsyncClient, store: Store, hand: InstanceId) -> None:

@@ -42,7 +42,6 @@ MAX_LISTED = 10_000
 @click.option("--ended-since", type=PAST, metavar="WHEN", help="Ended at this time or later, or within: 2h.")
 @click.option("--ended-until", type=PAST, metavar="WHEN", help="Ended before this time, or longer ago: 2h.")
 @click.option("--parent", metavar="ID", help="Only jobs that this job enqueued.")
-@click.option("--workflow", metavar="ID", shell_complete=completion.workflows, help="Only jobs of this workflow.")
 def list_(target: CliTarget, /, **query: Any) -> None:
     """List jobs, newest first."""
     from drumbeat.cli.job_view import JOBS, show_jobs

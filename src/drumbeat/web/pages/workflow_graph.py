@@ -156,7 +156,7 @@ def draw_tasks(graph: WorkflowGraph, link: TaskLink) -> GraphView:
     boxes = []
     for placed in layout.nodes:
         task = tasks[placed.key]
-        line = _sum_up(task.counts, short=True)
+        line = _most_important(task.counts)
         title = f"{task.task}\n{_plural(sum(task.counts.values()), 'job')}: {_sum_up(task.counts)}"
         if task.task in itself:
             title += f"\n{_plural(itself[task.task], 'dependency', 'dependencies')} among themselves"
@@ -165,7 +165,7 @@ def draw_tasks(graph: WorkflowGraph, link: TaskLink) -> GraphView:
                 key=task.task,
                 x=placed.x,
                 y=placed.y,
-                style=_task_style(task.counts),
+                style="ready" if (state := _task_state(task.counts)) == "pending" else state,
                 name=cut_name(task.task, NAME_WIDTH[TASK_SIZE]),
                 line=line,
                 title=title,
@@ -249,12 +249,17 @@ def _edge_style(parent: GraphNode | None, policy: IfParentFails) -> str:
     return f"{state} p-{policy}"
 
 
-def _task_style(counts: dict[str, int]) -> str:
+def _task_state(counts: dict[str, int]) -> str:
     """What needs attention first; then what goes on; then how it ended."""
-    for word in ("dead", *_LIVE):
-        if counts.get(word):
-            return "ready" if word == "pending" else word
-    return "cancelled" if counts.get("cancelled") or counts.get("expired") else "succeeded"
+    order = ("dead", *_LIVE, "cancelled", "expired", "succeeded")
+    return next((state for state in order if counts.get(state)), "succeeded")
+
+
+def _most_important(counts: dict[str, int]) -> str:
+    """3 dead of 9,523."""
+    state, total = _task_state(counts), sum(counts.values())
+    number = counts.get(state, 0)
+    return f"{count(number)} {state}" if number == total else f"{count(number)} {state} of {count(total)}"
 
 
 def _shares(counts: dict[str, int], width: int) -> tuple[Share, ...]:
@@ -269,13 +274,10 @@ def _shares(counts: dict[str, int], width: int) -> tuple[Share, ...]:
     return tuple(made)
 
 
-def _sum_up(counts: dict[str, int], *, short: bool = False) -> str:
+def _sum_up(counts: dict[str, int]) -> str:
     known = [state for state in STATE_ORDER if counts.get(state)]
     known += [state for state in counts if state not in STATE_ORDER and counts[state]]
-    parts = [f"{count(counts[state])} {state}" for state in known]
-    if short and len(parts) > 2:
-        parts = [*parts[-2:][::-1], "…"]
-    return ", ".join(parts) or "no jobs"
+    return ", ".join(f"{count(counts[state])} {state}" for state in known) or "no jobs"
 
 
 def _depth(nodes: Iterable[object]) -> int:
