@@ -54,13 +54,15 @@ async def test_a_job_waits_for_jobs_of_the_same_call_and_for_those_that_exist(ap
 
 async def test_parents_may_be_ids_and_sync_handles_and_may_have_ended(app: Drumbeat) -> None:
     @app.task
-    async def step() -> None: ...
+    async def step() -> str:
+        return "done"
 
     async with run_worker(app):
         first = await step.enqueue()
         await first.result(timeout=10)
         second = await asyncio.to_thread(step.using(after=[first.id]).enqueue_sync)
-        assert await (await step.using(after=[first, second]).enqueue()).result(timeout=10) is None
+        third = await step.using(after=[first, second]).enqueue()
+        assert await third.result(timeout=10) == "done"
 
 
 async def test_the_child_of_a_job_that_dies_is_cancelled_runs_or_waits(app: Drumbeat) -> None:
@@ -149,7 +151,7 @@ async def test_a_job_with_parents_is_refused_in_a_transaction(quiet: Drumbeat) -
 
     first = step.bind()
     with pytest.raises(InvalidArguments, match="cannot be stored in your own transaction"):
-        quiet.enqueue_many([first, step.using(after=[first]).bind()], conn=object())
+        await quiet.enqueue_many([first, step.using(after=[first]).bind()], conn=object())
 
 
 async def test_jobs_that_wait_for_each_other_are_refused(quiet: Drumbeat) -> None:
@@ -164,11 +166,11 @@ async def test_jobs_that_wait_for_each_other_are_refused(quiet: Drumbeat) -> Non
         flow.add(call)
     flow.add(first, after=[third])
     with pytest.raises(InvalidArguments, match=rf"wait for each other: .*\({first.id}\) after .*\({third.id}\)"):
-        flow.enqueue()
+        await flow.enqueue()
     alone = quiet.workflow("alone")
     alone.add(first, after=[first])
     with pytest.raises(InvalidArguments, match=r"step \(.*\) waits for itself"):
-        alone.enqueue()
+        await alone.enqueue()
 
 
 async def check(app: Drumbeat, *jobs: NewJob[Any]) -> None:
@@ -194,19 +196,18 @@ async def test_a_result_of_another_type_is_refused_at_enqueue(quiet: Drumbeat) -
     @quiet.task
     async def anything(value: Any) -> None: ...
 
-    def flow(*parts: Any) -> list[NewJob[Any]]:
-        return [job for part in parts for job in part.jobs]
-
     wrong: Any = add
+    takes_results: Any = total
+    finalisers: list[Any] = [total, total_list]
     with pytest.raises(ParentResultMismatch, match=r"add: argument 'number' must be int, but .*fetch returns str"):
         await check(quiet, *chain(fetch.bind(), wrong).jobs)
-    for finaliser in (total, total_list):
+    for finaliser in finalisers:
         with pytest.raises(ParentResultMismatch, match=r"argument 'parts' must be int, but .*fetch returns str"):
-            await check(quiet, *chord(group([fetch.bind()]), finaliser).jobs)  # type: ignore[call-overload]
+            await check(quiet, *chord(group([fetch.bind()]), finaliser).jobs)
     with pytest.raises(ParentResultMismatch, match=r"annotated Results\[...\], and gets the result of one job"):
-        await check(quiet, *chain(add.bind(1), total).jobs)  # type: ignore[call-overload]
+        await check(quiet, *chain(add.bind(1), takes_results).jobs)
     with pytest.raises(ParentResultMismatch, match=r"annotate it Results\[...\] or list\[...\], not int"):
-        await check(quiet, *chord(group([add.bind(1)]), add).jobs)  # type: ignore[call-overload]
+        await check(quiet, *chord(group([add.bind(1)]), wrong).jobs)
     await check(quiet, *chain(fetch.bind(), anything).jobs)
     await check(quiet, *chord([fetch.bind()], anything).jobs)
 
@@ -228,24 +229,24 @@ async def test_an_outcome_is_for_jobs_that_run_if_a_parent_fails_and_a_result_fo
     @quiet.task
     async def judge_all(outcomes: Results[JobOutcome[str]]) -> None: ...
 
-    def refused(name: str, add: Any) -> str:
+    async def refused(name: str, add: Any) -> str:
         flow = quiet.workflow(name)
         node = flow.add(fetch.bind())
         add(flow, node)
         with pytest.raises(InvalidArguments) as told:
-            flow.enqueue()
+            await flow.enqueue()
         return str(told.value)
 
-    assert 'only a job with if_parent_fails="run" gets' in refused(
+    assert 'only a job with if_parent_fails="run" gets' in await refused(
         "outcome", lambda flow, node: flow.add(judge.bind(node.outcome))
     )
-    assert "bind the outcome" in refused(
+    assert "bind the outcome" in await refused(
         "result", lambda flow, node: flow.add(read.bind(node.result), if_parent_fails="run")
     )
-    assert "annotate it JobOutcome[...], not str" in refused(
+    assert "annotate it JobOutcome[...], not str" in await refused(
         "not annotated", lambda flow, node: flow.add(read.bind(node.outcome), if_parent_fails="run")
     )
-    assert "Results[JobOutcome[...]]" in refused(
+    assert "Results[JobOutcome[...]]" in await refused(
         "results", lambda flow, node: flow.add(chord([fetch.bind()], read_all.using(if_parent_fails="run")))
     )
     flow = quiet.workflow("right")
@@ -264,18 +265,19 @@ def test_a_result_is_a_whole_argument(quiet: Drumbeat) -> None:
     async def read(texts: list[str], by_name: dict[str, str] | None = None, *, other: Any = None) -> None: ...
 
     node: Any = quiet.workflow("nested").add(fetch.bind())
-    for call in (
-        lambda: read.bind([node.result]),
-        lambda: read.bind([], {"a": node.result}),
-        lambda: read.bind([], other=[{"a": node.result}]),
-        lambda: read.bind([node.result], other=node.result),
-    ):
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        (([node.result],), {}),
+        (([], {"a": node.result}), {}),
+        (([],), {"other": [{"a": node.result}]}),
+        (([node.result],), {"other": node.result}),
+    ]
+    for args, kwargs in calls:
         with pytest.raises(InvalidArguments, match="give it as a whole argument"):
-            call()
+            read.bind(*args, **kwargs)
     with pytest.raises(InvalidArguments, match="in two ways"):
         read.bind(node.result, other=node.outcome)
     with pytest.raises(InvalidArguments, match="argument 'texts' is missing"):
-        read.bind(other=node.result)
+        read.bind(other=node.result)  # type: ignore[call-arg]
     with pytest.raises(InvalidArguments, match="after takes jobs, not their results"):
         read.using(after=[node.result])
 

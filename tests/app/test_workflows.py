@@ -112,10 +112,7 @@ async def test_a_finaliser_may_run_although_some_failed(app: Drumbeat) -> None:
 
     @app.task
     async def report(halves: Results[JobOutcome[int]]) -> list[str]:
-        told: list[str] = []
-        async for half in halves:
-            told.append(half.error.message if half.error else str(half.value))
-        return told
+        return [half.error.message if half.error else str(half.value) async for half in halves]
 
     @app.task
     async def judge(half: JobOutcome[int]) -> str:
