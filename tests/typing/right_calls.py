@@ -306,6 +306,8 @@ async def workflows() -> None:
     assert_type(chain(plain.bind(1), render, count), Part[int])
     assert_type(chain(plain.bind(1), render.using(queue="low")), Part[bytes])
     assert_type(chord(sizes, add_up), Part[int])
+    assert_type(chord(sizes, report_all.using(if_parent_fails="run")), Part[int])
+    assert_type(resize.map(["a"], then=report_all.using(if_parent_fails="run")), Part[int])
     assert_type(chord([count.bind(b"a")], add_list), Part[str])
     assert_type(resize.map(["a", "b"], then=add_up), Part[int])
     assert_type(resize.map(["a", "b"], then=add_list.using(priority=1)), Part[str])

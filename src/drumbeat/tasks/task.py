@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from drumbeat.codec import MAX_PAYLOAD, ParentReference, Results, Signature
+from drumbeat.codec import MAX_PAYLOAD, JobOutcome, ParentReference, Results, Signature
 from drumbeat.context import CURRENT_JOB
 from drumbeat.core.edge import IfParentFails, NewEdge
 from drumbeat.core.job import Job, NewJob
@@ -117,6 +117,10 @@ class Task(RegisteredFunction[P, R]):
     def map(self: Link[T, R], items: Iterable[T], *, then: Link[Results[R], S]) -> Part[S]: ...
     @overload
     def map(self: Link[T, R], items: Iterable[T], *, then: Link[list[R], S]) -> Part[S]: ...
+    @overload
+    def map(self: Link[T, R], items: Iterable[T], *, then: Link[Results[JobOutcome[R]], S]) -> Part[S]: ...
+    @overload
+    def map(self: Link[T, R], items: Iterable[T], *, then: Link[list[JobOutcome[R]], S]) -> Part[S]: ...
     @overload
     def map(self: Link[T, R], items: Iterable[T]) -> Group[R]: ...
     def map(self, items: Iterable[Any], *, then: Link[Any, S] | None = None) -> Part[S] | Group[R]:

@@ -194,8 +194,7 @@ class ChildServer:
             now=app.clock.now_us,
             on_success=on_success_tasks(self._task_specs),
             steps=link.steps,
-            codec=app.registry.codec,
-            enqueuer=app.client,
+            app=app,
         )
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None

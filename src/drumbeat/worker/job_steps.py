@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, encode_result, return_type
+from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
 from drumbeat.context import Aborted, AbortReason, RunningJob
 from drumbeat.core.claim import ClaimRef, WriteStatus
 from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
@@ -37,12 +37,11 @@ from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
 from drumbeat.store.protocol import Transactional
+from drumbeat.worker.added_jobs import build_graph, handles_of, handles_of_ids
 from drumbeat.worker.result import ResultEncoder
 
 log = logging.getLogger(__name__)
 
-MAX_ADDED = 5_000
-"""Jobs that one step adds: its record, their ids, must be within MAX_RESULT_BYTES."""
 StepId = tuple[StepKind, str]
 
 
@@ -157,7 +156,7 @@ class JobSteps:
             return self._handles_on_record(known)
         graph = self._build_graph(name, calls)
         with self._inside(name):
-            return self._end_add(name, graph, await self._port.add_graph(graph))
+            return self._end_add(graph, await self._port.add_graph(graph))
 
     def add_sync(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]:
         self._enter(StepKind.STEP, name)
@@ -167,30 +166,20 @@ class JobSteps:
             return self._handles_on_record(known)
         graph = self._build_graph(name, calls)
         with self._inside(name):
-            return self._end_add(name, graph, self._port.add_graph_sync(graph))
+            return self._end_add(graph, self._port.add_graph_sync(graph))
 
     def _build_graph(self, name: str, calls: Iterable[NewJob[Any]]) -> NewGraph:
-        jobs, edges = self._context.enqueuer.check_graph(calls)
-        if len(jobs) > MAX_ADDED:
-            problem = f"adds {len(jobs):,} jobs: one step adds at most {MAX_ADDED:,}, use several"
-            raise StepError(self._job.id, name, problem)
-        text = encode_result([job.id for job in jobs])
-        self._charge(name, len(text))
-        now = self._context.now()
-        step = NewStep(claim=self._claim, name=name, started_at=now, finished_at=now, result=text)
-        return NewGraph(jobs=jobs, edges=edges, step=step)
+        graph = build_graph(self._context.enqueuer, self._claim, name, calls, self._context.now())
+        assert graph.step is not None
+        self._charge(name, len(graph.step.result))
+        return graph
 
-    def _end_add(self, name: str, graph: NewGraph, answer: GraphAnswer) -> list[JobHandle[Any]]:
+    def _end_add(self, graph: NewGraph, answer: GraphAnswer) -> list[JobHandle[Any]]:
         self._settle(answer.status is not WriteStatus.STALE)
-        if answer.status is WriteStatus.DUPLICATE:  # the answer of an earlier call was lost
-            return self._handles(decode_result(answer.recorded or "[]", list[str]))
-        return [JobHandle(self._context.enqueuer, added.id, added.created) for added in answer.results]
+        return handles_of(self._context.enqueuer, answer)
 
     def _handles_on_record(self, known: StepRecord) -> list[JobHandle[Any]]:
-        return self._handles(self._decode(known, list[str]))
-
-    def _handles(self, ids: Iterable[str]) -> list[JobHandle[Any]]:
-        return [JobHandle(self._context.enqueuer, JobId(id), False) for id in ids]
+        return handles_of_ids(self._context.enqueuer, self._decode(known, list[str]))
 
     async def sleep(self, delay_us: int, name: str) -> None:
         self._enter(StepKind.SLEEP, name)

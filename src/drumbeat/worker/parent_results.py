@@ -1,8 +1,8 @@
 """Results of parents as arguments: loaded before the run, spliced into the stored arguments, decoded by the child's own types.
 
-    runner --bind--> ParentResults --load_results--> store       for jobs with ClaimedJob.binds only
-                         |
-                     BoundJob: the arguments as JSON, or the reason why the job cannot run: it is a dead letter at once
+    runner --decode--> ParentResults --load_results--> store       for jobs with ClaimedJob.binds only
+                           |
+                       BoundJob: the arguments as JSON, or the reason why the job cannot run: it is a dead letter at once
 
 `Results[R]` is not loaded: the handler reads it in pages through its `StepPort`, in a child process by messages to its worker.
 """
@@ -16,7 +16,7 @@ import msgspec
 from drumbeat.codec import Results, Undecodable, decode_result, make_storable
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.parent_values import attach_pages, is_outcome, is_results, item_type
-from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.core.dependencies import Binding, ParentResult
 from drumbeat.core.job import Failure, JobState
 from drumbeat.ids import JobId
@@ -37,6 +37,10 @@ FIRST_PAGE = 100
 _encode = msgspec.json.Encoder().encode
 
 
+DecodedJob = tuple[str | None, Arguments | HandlerResult | Outcome]
+"""The arguments of a job with what it gets of its parents: as JSON, for a child process, and decoded; or why it cannot run."""
+
+
 class BoundJob(NamedTuple):
     """The arguments of a job with what it gets of its parents."""
 
@@ -51,19 +55,27 @@ class ParentResults:
 
     name = "parent results"
 
-    def __init__(self, core: WorkerCore, store: DependencyStore) -> None:
+    def __init__(self, core: WorkerCore, store: DependencyStore, port: StepPort) -> None:
+        """`port`: where `Results` are read from."""
         self._store = store
+        self._port = port
         self._backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._waiting: dict[JobId, asyncio.Future[list[ParentResult]]] = {}
         self._wakeup = asyncio.Event()
         self._is_closed = False
 
-    async def bind(self, job: ClaimedJob, spec: TaskSpec) -> BoundJob | HandlerResult:
-        """The arguments of this job, or why it cannot run."""
+    async def decode(self, job: ClaimedJob, spec: TaskSpec) -> DecodedJob:
+        """Load and decode."""
         try:
-            return await self._bind(job, spec, await self._load(job.id))
+            bound = await self._bind(job, spec, await self._load(job.id))
         except ParentResultUnusable as error:
-            return unusable_result(error.failure)
+            return None, unusable_result(error.failure)
+        decoded = spec.decode_arguments(job, bound.args)
+        if isinstance(decoded, tuple):
+            attach_results(decoded, spec, job.id, self._port)
+        else:
+            decoded = find_mismatch(spec, bound) or decoded
+        return bound.args, decoded
 
     async def _bind(self, job: ClaimedJob, spec: TaskSpec, results: Sequence[ParentResult]) -> BoundJob:
         args = msgspec.json.decode(job.args, type=dict[str, msgspec.Raw])

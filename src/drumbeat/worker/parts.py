@@ -65,8 +65,8 @@ class WorkerParts:
         self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
         self.verifier = CompletionVerifier(core, store.inspect, on_releasing)
-        self.parent_results = ParentResults(core, store.dependencies)
         self.step_recorder = StepRecorder(core, store, self.threads)
+        self.parent_results = ParentResults(core, store.dependencies, self.step_recorder)
         completer = JobCompleter(
             store.transactional,
             core.identity,
@@ -74,8 +74,7 @@ class WorkerParts:
             now=core.store_now,
             on_success=on_success_tasks(core.task_specs),
             steps=self.step_recorder,
-            codec=app.registry.codec,
-            enqueuer=app.client,
+            app=app,
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)
@@ -91,7 +90,6 @@ class WorkerParts:
             self.verifier,
             completer,
             self.parent_results,
-            self.step_recorder,
         )
         self.slots = Slots(core, self.buffer, self.runner)
         self.recycler = Recycler(core, lambda: () if self.child_pool is None else self.child_pool.pids)

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Generator
 from contextlib import suppress
 from contextvars import Token
-from sys import modules
 from types import coroutine
 from typing import Any
 
@@ -28,15 +27,13 @@ from drumbeat.worker.child_runner import ChildRunner
 from drumbeat.worker.commit_check import CompletionVerifier, UnverifiedCompletion
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
-from drumbeat.worker.job_steps import StepPort
-from drumbeat.worker.parent_results import ParentResults, attach_results, find_mismatch
+from drumbeat.worker.parent_results import DecodedJob, ParentResults
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
-
-TRACE_CHECK_INTERVAL = 0.1
+from drumbeat.worker.trace_check import TraceCheck
 
 
 class SlotAbandoned(Exception):
@@ -59,7 +56,6 @@ class JobRunner:
         verifier: CompletionVerifier,
         completer: Completer,
         parents: ParentResults,
-        steps: StepPort,
     ) -> None:
         self._task_specs = core.task_specs
         self.batch_tasks = frozenset(name for name, spec in core.task_specs.items() if spec.batch is not None)
@@ -78,14 +74,13 @@ class JobRunner:
         self._verifier = verifier
         self._completer = completer
         self._parents = parents
-        self._steps = steps
         self.is_cancelled = False
         """The whole worker is being cancelled: running jobs are handed over, and no slot goes on."""
         self.abandoned_jobs: list[ClaimedJob] = []
         """The jobs that ran at that time."""
         self._forks = FORKS.count
         self._emits_started = core.events.has_subscribers(JobStarted)
-        self._traced, self._trace_check_at = False, float("-inf")
+        self._is_traced = TraceCheck(core.clock).is_traced
 
     def group_size(self, job: ClaimedJob) -> int:
         """How many jobs of this batch task may run in one call. Crash suspects, and jobs in child processes, run alone."""
@@ -159,7 +154,7 @@ class JobRunner:
         bound_args: str | None = None
         for job in group:
             if job.binds:
-                bound_args, decoded = await self._bind(job, spec)
+                bound_args, decoded = await self._decode_bound(job, spec)
             else:
                 decoded = spec.decode_arguments(job)
             if isinstance(decoded, tuple):
@@ -170,22 +165,13 @@ class JobRunner:
         if ready:
             await self._run(slot, me, spec, ready, arguments, bound_args)
 
-    async def _bind(self, job: ClaimedJob, spec: TaskSpec) -> tuple[str | None, Arguments | HandlerResult | Outcome]:
-        """The arguments of a job that gets results of its parents, as JSON and decoded; or why it cannot run."""
+    async def _decode_bound(self, job: ClaimedJob, spec: TaskSpec) -> DecodedJob:
         try:
-            bound = await self._parents.bind(job, spec)
+            return await self._parents.decode(job, spec)
         except asyncio.CancelledError:
             if not self.is_cancelled:  # this slot goes on, without this job
                 self._reporter.release([job])
             raise
-        if isinstance(bound, HandlerResult):
-            return None, bound
-        decoded = spec.decode_arguments(job, bound.args)
-        if isinstance(decoded, tuple):
-            attach_results(decoded, spec, job.id, self._steps)
-        else:
-            decoded = find_mismatch(spec, bound) or decoded
-        return bound.args, decoded
 
     def _drop_expired(self, group: list[ClaimedJob]) -> list[ClaimedJob]:
         """End the jobs that must not start any more. `store_now` is never before the claim, so what had expired when it was
@@ -197,15 +183,6 @@ class JobRunner:
             if has_expired(job, now):
                 self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.EXPIRED))
         return [job for job in group if not has_expired(job, now)]
-
-    def _is_traced(self) -> bool:
-        """Checked ten times a second: with OpenTelemetry imported but unused, a check costs a tenth of a short job."""
-        if tracing.API not in modules:
-            return False
-        now = self._clock.monotonic()
-        if now >= self._trace_check_at:
-            self._traced, self._trace_check_at = tracing.get_span_factory() is not None, now + TRACE_CHECK_INTERVAL
-        return self._traced
 
     def _put_undecoded(self, job: ClaimedJob, spec: TaskSpec, decoded: HandlerResult | Outcome) -> None:
         if isinstance(decoded, Outcome):

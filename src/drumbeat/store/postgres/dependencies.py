@@ -16,12 +16,9 @@ from drumbeat.core.job import JobState
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.malformed import read_failure
 from drumbeat.store.postgres.connections import LONG_TIMEOUT
-from drumbeat.store.postgres.graph_insert import PostgresGraphInserter
+from drumbeat.store.postgres.graph_insert import LARGE_GRAPH, PostgresGraphInserter, size_of
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
-
-_LARGE_GRAPH = 2_000
-"""More jobs and edges than this take long: not on the connection that others wait for."""
 
 
 class PostgresDependencies:
@@ -34,8 +31,8 @@ class PostgresDependencies:
         self._inserter = PostgresGraphInserter(parts.sql, parts.inserter)
 
     async def add(self, graph: NewGraph) -> GraphAnswer:
-        is_large = len(graph.jobs) + len(graph.edges) > _LARGE_GRAPH
-        connection = self._report_connection if is_large else self._connection
+        # A large one takes long: not on the connection that others wait for.
+        connection = self._report_connection if size_of(graph) > LARGE_GRAPH else self._connection
         inserted = await self._inserter.add(connection, graph)
         self._notifier.notify(inserted.earliest_due)
         await self._notifier.flush()

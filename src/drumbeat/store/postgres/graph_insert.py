@@ -7,6 +7,7 @@ can change until our edges are stored. A parent that has ended may have a releas
 edges too, so they count as open.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import EngineStatements
 
+LARGE_GRAPH = 2_000
+"""More jobs and edges than this take long."""
 _ROWS_PER_STATEMENT = 5_000
 _MAX_LOOKS = 5
 """How often a parent is looked for that is nowhere: it may be moving, as by a replay, while we look."""
@@ -67,12 +70,14 @@ class PostgresGraphInserter:
         self._inserter = inserter
 
     async def add(self, connection: PostgresConnection, graph: NewGraph) -> Inserted:
-        timeout = CALL_TIMEOUT + (len(graph.jobs) + len(graph.edges)) / MIN_ROWS_PER_SECOND
+        timeout = CALL_TIMEOUT + size_of(graph) / MIN_ROWS_PER_SECOND
         return await connection.transact(partial(self._add, graph, _Attempts()), timeout=timeout)
 
     async def _add(self, graph: NewGraph, attempts: _Attempts, session: Session) -> Inserted:
         if attempts.excludes_advances:
             await session.fetch(self._sql.exclude_advances)
+        if size_of(graph) > LARGE_GRAPH:
+            await session.fetch(self._sql.allow_pauses, f"{2_000 + size_of(graph) // 10}")
         ids = [job.id for job in graph.jobs]
         known: set[JobId] = set()
         if ids:
@@ -125,7 +130,7 @@ class PostgresGraphInserter:
         await self._find_ended(parents, found, session)
         ended = [id for id in parents if found[id].state not in (JobState.PENDING, JobState.RUNNING)]
         releases = await self._lock_releases(ended, attempts, session) if ended else []
-        plan = plan_graph(new, graph.edges, found, group_releases(releases))
+        plan = await _plan(graph, new, found, releases)
         if plan.kept:
             await session.execute(self._sql.keep_results, sorted(plan.kept))
         await self._insert_workflow(graph, new, session)
@@ -230,6 +235,20 @@ class PostgresGraphInserter:
             kept = sorted(plan.cancelled.keys() & set(plan.kept))
             if kept:
                 await session.execute(self._sql.keep_results, kept)
+
+
+async def _plan(
+    graph: NewGraph, new: Sequence[NewJob], parents: dict[JobId, ParentRow], releases: Sequence[ReleaseRow]
+) -> GraphPlan:
+    left = group_releases(releases)
+    if size_of(graph) <= LARGE_GRAPH:
+        return plan_graph(new, graph.edges, parents, left)
+    # Up to a second: in a thread, the loop has heartbeats to send.
+    return await asyncio.to_thread(plan_graph, new, graph.edges, parents, left)
+
+
+def size_of(graph: NewGraph) -> int:
+    return len(graph.jobs) + len(graph.edges)
 
 
 def _parent_row(row: Any) -> ParentRow:

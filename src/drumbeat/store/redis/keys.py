@@ -136,7 +136,6 @@ class RedisKeys:
         self.unsucceeded = self.prefix + "unsucceeded"
         self.dead = self.prefix + "dead"
         self.buckets = self.prefix + "buckets"
-        self.workflows = self.prefix + "workflows"
         self.wake = self.prefix + "wake"
         self.tickets = self.prefix + "tickets"
         self.rooms = self.prefix + "rooms"
@@ -158,9 +157,6 @@ class RedisKeys:
 
     def workflow_jobs(self, workflow: str) -> str:
         return f"{self.prefix}workflow_jobs:{workflow}"
-
-    def workflows_of(self, name: str) -> str:
-        return f"{self.prefix}workflows_of:{name}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

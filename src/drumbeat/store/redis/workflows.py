@@ -29,6 +29,7 @@ _PAGE = 1_000
 _MAX_EDGES = 10_000
 """Edges after which a call stops."""
 _MAX_LISTED = 100
+_ID_BYTES = 16
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 _Row = tuple[bytes, bytes, bytes, Sequence[bytes]]
@@ -45,11 +46,11 @@ class RedisWorkflows:
         return {id: await self._count(id, facts) for id, facts in zip(ids, answers, strict=True) if facts is not None}
 
     async def find(self, *, name: str | None = None, before: str | None = None, limit: int = 50) -> list[Workflow]:
-        keys, found = self._pool.keys, list[Workflow]()
-        line = keys.workflows if name is None else keys.workflows_of(name)
+        found: list[Workflow] = []
+        line = "workflows" if name is None else f"workflows_of:{name}"
         high, limit = "+" if before is None else f"({before}", min(limit, _MAX_LISTED)
         while len(found) < limit:
-            page: list[bytes] = await self._pool.command("ZREVRANGEBYLEX", line, high, "-", "LIMIT", 0, limit)
+            page: list[bytes] = await self._pool.run("list_index", line, "down", high, limit)
             known = await self.get([id.decode() for id in page])
             found += known.values()
             if len(page) < limit:
@@ -72,9 +73,8 @@ class RedisWorkflows:
 
     async def list_job_ids(self, id: str, *, after: JobId | None = None, limit: int = 1_000) -> list[JobId]:
         low = b"-" if after is None else b"(" + pack_id(after)
-        key = self._pool.keys.workflow_jobs(id)
-        found = await self._pool.command("ZRANGEBYLEX", key, low, "+", "LIMIT", 0, max(limit, 0))
-        return [unpack_id(raw) for raw in found]
+        found = await self._pool.run("list_index", f"workflow_jobs:{id}", "up", low, max(limit, 0))
+        return [unpack_id(raw) for raw in found if len(raw) == _ID_BYTES]
 
     async def list_sinks(self, id: str, limit: int = 2) -> list[JobId]:
         found: list[JobId] = []

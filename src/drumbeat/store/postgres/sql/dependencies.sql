@@ -9,6 +9,10 @@ SELECT advanced.is_more, advanced.earliest_due, advanced.due_ids, set_config('sy
 -- Of `add`, at its second try: before any row is locked, as in the function `advance`.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('drumbeat' || '.advance', 0));
 
+-- name: allow_pauses
+-- Of a large `add`: the program has to work between the statements. $1 milliseconds.
+SELECT set_config('idle_in_transaction_session_timeout', $1, true);
+
 -- name: known
 -- Those of these ids that exist. $2: none can have ended before.
 SELECT job.id::text FROM drumbeat.job WHERE job.id = ANY ($1::text[]::uuid[])

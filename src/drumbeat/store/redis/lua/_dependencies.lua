@@ -236,7 +236,8 @@ local function follow(steps)
       end
       if more and effect == 'cancel' then
         looked[child], changed[child] = false, nil
-        cancel_waiting(child, parent_failure(release.parent, release.task, release.event), release.parent)
+        release.failure = release.failure or parent_failure(release.parent, release.task, release.event)
+        cancel_waiting(child, release.failure, release.parent)
       elseif more then
         more.open = math.max(more.open - 1, 0)
         changed[child] = more

@@ -98,6 +98,6 @@ end
 local function reopen_workflow(id)
   local name = id and safe_read('HGET', P .. 'workflow:' .. id, 'name')
   if name then
-    call('ZADD', P .. 'open_workflows:' .. name, 0, id)
+    safe_write('ZADD', P .. 'open_workflows:' .. name, 0, id)
   end
 end

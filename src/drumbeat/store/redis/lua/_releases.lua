@@ -119,7 +119,7 @@ local function leave_workflow(id, workflow)
     safe_write('ZREM', P .. 'open_workflows:' .. name, workflow)
   end
   call('DEL', P .. 'workflow:' .. workflow)
-  call('ZREM', P .. 'workflows', workflow)
+  safe_write('ZREM', P .. 'workflows', workflow)
 end
 
 -- Deletes the edges of jobs to their parents, with all that is there for them only, and their places in workflows. Their children

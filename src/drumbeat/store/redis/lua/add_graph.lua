@@ -104,7 +104,7 @@ local function find_live_workflow(name)
     if has_live_job(id) then
       return id
     end
-    call('ZREM', P .. 'open_workflows:' .. name, id)
+    safe_write('ZREM', P .. 'open_workflows:' .. name, id)
   end
 end
 
