@@ -28,7 +28,7 @@ class CountView(msgspec.Struct, frozen=True, kw_only=True):
     url: str
 
 
-class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     workflow: WorkflowRecord
     counts: list[CountView]
     labels: list[str]
@@ -51,7 +51,7 @@ async def index(request: DashboardRequest, query: WorkflowsQuery) -> Response:
         page="workflows",
         title="Workflows",
         rows=[
-            WorkflowRow(workflow=each, counts=count_views(request, each), labels=label_texts(each))
+            WorkflowView(workflow=each, counts=count_views(request, each), labels=label_texts(each))
             for each in page.items
         ],
         name=name,
