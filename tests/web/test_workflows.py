@@ -163,6 +163,7 @@ async def test_the_page_of_a_job_tells_what_it_waits_for(
     page = (await api.get(f"/jobs/{jobs['last']}", headers=PAGE)).text
     assert f'href="/workflows/{id}"' in page and "<script>alert" not in page
     assert 'data-test="reason-dead_letter"' in page and 'data-test="reason-parents"' in page
+    assert "Waits for 2 parents" in page
     linked = page[page.index('data-test="dependencies"') :]
     assert f'data-test="parent-{jobs["left"]}"' in linked and "waits for its replay" in linked
     assert f'href="/jobs/{jobs["right"]}"' in linked and "child-links" not in linked
@@ -178,6 +179,14 @@ async def test_the_page_of_a_job_that_a_parent_cancelled_says_so(
     await end_job(store, hand, jobs["first"], OutcomeKind.DEAD)
     page = (await api.get(f"/jobs/{jobs['left']}", headers=PAGE)).text
     assert "Why was it cancelled?" in page and f"because its parent {jobs['first']} (task first) died" in page
+
+
+async def test_the_page_of_a_job_that_a_person_cancelled_asks_nothing(
+    app: Drumbeat, api: httpx.AsyncClient, store: Store
+) -> None:
+    [id] = await making.add(store, making.new_job())
+    await app.jobs.cancel(id)
+    assert "Why was it cancelled?" not in (await api.get(f"/jobs/{id}", headers=PAGE)).text
 
 
 async def test_the_search_box_knows_workflows(api: httpx.AsyncClient, store: Store) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response
 
+from drumbeat.admin.explain.parents import describe_blocked_on
 from drumbeat.admin.explain.reason import Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.core.suspension import awaited_signal
@@ -80,7 +81,7 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
     recorded = await job_steps.load_steps(request, job.id)
     parents = await request.app.jobs.parents(id, limit=jobs.MAX_LINKS)
     children = await request.app.jobs.children(id, limit=jobs.MAX_LINKS)
-    reasons = (await jobs.explain(request, id)).reasons if job.state in (*LIVE, JobState.CANCELLED) else ()
+    reasons = await _load_reasons(request, job)
     is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
     return await render_page(
         request,
@@ -102,6 +103,14 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         older=request.link_to(f"/jobs/{id}", children_before=lineage.next) if lineage.next else None,
         newest=request.link_to(f"/jobs/{id}") if query.children_before else None,
     )
+
+
+async def _load_reasons(request: DashboardRequest, job: JobRecord) -> list[Reason]:
+    """Of a live job, and of one that was cancelled because of others."""
+    if job.state not in (*LIVE, JobState.CANCELLED):
+        return []
+    found = (await jobs.explain(request, job.id)).reasons
+    return found if job.state in LIVE else [each for each in found if {"parent", "workflow"} & each.facts.keys()]
 
 
 async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
@@ -154,6 +163,8 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
         text = "may start" if not runs else "next run"
         if job.suspended is not None:
             return [Step(state="suspended", text=describe_suspension(job.suspended), at=job.run_at)]
+        if (wait := describe_blocked_on(job.blocked_on, job.open_parents)) is not None:
+            return [Step(state=job.view, text=f"waits for {wait}", at=job.run_at)]
         return [Step(state=job.view, text=text, at=job.run_at)]
     ended_by_run = runs and outcome_style(runs[-1].outcome) == job.state
     if ended_by_run or job.finished_at is None:
