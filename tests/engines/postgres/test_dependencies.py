@@ -1,7 +1,9 @@
 """Dependencies on PostgreSQL: what only several connections at once can do to each other, made to happen with held locks."""
 
 import asyncio
+import os
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.claim import ClaimRef, WriteStatus
-from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, IfParentFails, NewEdge, NewGraph
+from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, MAX_ADVANCED, IfParentFails, NewEdge, NewGraph
 from drumbeat.core.job import Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.step import NewStep
 from drumbeat.errors import DrumbeatError
@@ -19,9 +21,10 @@ from drumbeat.store.postgres import PostgresStore
 from tests.contract.graphs import CANCEL, RUN, WAIT, add_child, add_graph, edges, settle, state_of
 from tests.contract.making import add, claim, claimed_one, end, exchange, ids, new_job, outcome, report, wanting, worker
 from tests.engines.postgres.conftest import address_of
-from tests.waiting import until
+from tests.waiting import Stalls, until
 
 ROUNDS = 20
+WIDE = 100_000 if os.environ.get("DRUMBEAT_FULL") else 5_000
 GATE = """
 CREATE OR REPLACE FUNCTION drumbeat.gate() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END';
@@ -322,3 +325,48 @@ async def test_a_refused_graph_leaves_nothing(postgres: PostgresStore, raw: Any)
     for table in ("edge", "release", "cancelled_child", "parent_result"):
         assert await raw.fetchval(f"SELECT count(*) FROM drumbeat.{table}") == 0
     assert not await raw.fetchval("SELECT bool_or(is_parent) FROM drumbeat.job")
+
+
+async def test_a_wide_fan_out_is_released_in_steps_between_which_others_work(
+    postgres: PostgresStore, other: PostgresStore
+) -> None:
+    instance, another = await worker(postgres), await worker(other)
+    parent = await claimed_one(postgres, instance)
+    children = [new_job() for _ in range(WIDE)]
+    await add_graph(postgres, children, [edge for child in children for edge in edges(child, parent.id)])
+    answer = await exchange(postgres, instance, [outcome(parent, OutcomeKind.SUCCEEDED)], wanting(limit=100))
+    assert len(answer.jobs) == 100 and answer.is_releasing
+    steps, longest = 1, 0.0
+    with Stalls() as stalls:
+        is_more = True
+        while is_more:
+            plain = await claimed_one(other, another, queue="plain")
+            async with asyncio.TaskGroup() as group:
+                advancing = group.create_task(postgres.dependencies.advance())
+                began = time.monotonic()
+                await end(other, another, plain, OutcomeKind.SUCCEEDED)
+                await other.instances.heartbeat(another, 1)
+                longest = max(longest, time.monotonic() - began)
+            is_more = advancing.result()
+            steps += 1
+    assert steps in (WIDE // MAX_ADVANCED, WIDE // MAX_ADVANCED + 1)
+    assert longest < 0.5 + stalls.seconds, "an exchange and a heartbeat; a tenth of it on a machine of its own"
+    assert len(await claim(other, another, limit=WIDE)) == WIDE - 100
+
+
+async def test_a_wide_fan_in_counts_every_parent_that_existed_before(postgres: PostgresStore) -> None:
+    instance = await worker(postgres)
+    parents = [new_job() for _ in range(WIDE)]
+    await add(postgres, *parents)
+    child = new_job(queue="last")
+    await add_graph(postgres, [child], edges(child, *(parent.id for parent in parents)))
+    assert await standing(postgres, child.id) == (JobState.PENDING, BLOCKED_ON_PARENTS, WIDE)
+    answer = await exchange(postgres, instance, [], wanting("default", limit=1_000))
+    ended = 0
+    while answer.jobs:
+        outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]
+        ended += len(outcomes)
+        answer = await exchange(postgres, instance, outcomes, wanting("default", limit=1_000))
+    assert ended == WIDE
+    await settle(postgres)
+    assert ids(await claim(postgres, instance, "last")) == [child.id]
