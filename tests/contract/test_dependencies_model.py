@@ -386,8 +386,8 @@ def life_on(engine: str) -> Any:
     """The machine's test on one engine."""
     machine = type(f"GraphsLifeOn{engine.title()}", (GraphsLife,), {"engine": engine})
     machine.TestCase.settings = settings(  # type: ignore[attr-defined]
-        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 20 if engine in NEWEST else 8,
-        stateful_step_count=30,
+        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 12 if engine in NEWEST else 4,
+        stateful_step_count=25,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -1,7 +1,7 @@
 """The replay of a dead letter: exactly the children that its death cancelled wait again; what has run does not run again."""
 
 from drumbeat.core.dependencies import WORKFLOW_CANCELLED
-from drumbeat.core.job import JobState, OutcomeKind, ReplayResult, Unique
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, ReplayResult, Unique
 from drumbeat.durations import to_us
 from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.store.job_reads import get_job
@@ -110,11 +110,11 @@ async def test_a_whole_cascade_waits_again_and_runs_in_order(store: Store) -> No
 async def test_a_long_cascade_waits_again_in_steps(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    chain = await add_chain(store, job.id, 3_000)
+    chain = await add_chain(store, job.id, 500)
     await end(store, instance, job, OutcomeKind.DEAD)
     await settle(store)
     await replay(store, job.id)
-    assert set(await states(store, chain[0], chain[1_500], chain[-1])) == {PENDING}
+    assert set(await states(store, chain[0], chain[250], chain[-1])) == {PENDING}
     assert await store.dependencies.find_miscounted(5_000) == []
 
 
@@ -331,3 +331,16 @@ async def test_a_revived_child_of_a_cancelled_workflow_does_not_run(store: Store
     found = await get_job(store, child.id)
     assert found.state is CANCELLED
     assert found.error is not None and found.error.type in {WORKFLOW_CANCELLED.type, "ParentFailed"}
+
+
+async def test_a_child_that_a_person_cancels_after_its_parents_failure_stays_cancelled(store: Store) -> None:
+    """The answer says that it will never run."""
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    child, below = await add_chain(store, job.id, 2)
+    other = await add_child(store, job.id)
+    await end(store, instance, job, OutcomeKind.DEAD)
+    await settle(store)
+    assert await store.jobs.cancel([child]) == [CancelAnswer.CANCELLED]
+    await replay(store, job.id)
+    assert await states(store, child, below, other) == [CANCELLED, CANCELLED, PENDING]

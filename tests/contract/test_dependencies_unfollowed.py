@@ -82,3 +82,17 @@ async def test_a_parent_that_ended_behind_the_replay_of_another_counts_once(stor
     await settle(store)
     assert (await get_job(store, child)).open_parents == 2
     assert await store.dependencies.find_miscounted(10_000) == []
+
+
+async def test_the_rest_of_one_release_and_the_begin_of_the_next_are_one_step(store: Store) -> None:
+    """The parent with the larger id has ended first; all have the same children."""
+    instance = await worker(store)
+    parents = [await claimed_one(store, instance) for _ in range(3)]
+    children = [new_job(queue="many") for _ in range(MAX_ADVANCED + 500)]
+    links = [edge for child in children for edge in edges(child, *ids(parents), if_fails=RUN)]
+    await add_graph(store, children, links)
+    for parent in (parents[2], parents[0]):
+        assert (await exchange(store, instance, [outcome(parent, OutcomeKind.SUCCEEDED)])).is_releasing
+    await settle(store)
+    found = [await store.inspect.get_jobs(ids(some)) for some in (children[:1_000], children[1_000:])]
+    assert [{job.open_parents for job in some.values()} for some in found] == [{1}, {1}]

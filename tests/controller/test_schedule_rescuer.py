@@ -73,7 +73,7 @@ async def test_an_interval_whose_job_vanished_goes_on(store: Store, clock: FakeC
 def vanish(file: Path, job: str) -> None:
     """By hand, and without the trigger that sees every other end."""
     db = sqlite3.connect(file)
-    db.execute("DROP TRIGGER drumbeat_schedule_after_job")
+    db.execute("DROP TRIGGER drumbeat_job_ended")
     db.execute("DELETE FROM drumbeat_job WHERE id = ?", (job,))
     db.commit()
     db.close()

@@ -94,6 +94,8 @@ def test_every_statement_that_is_named_is_there(engine: str) -> None:
     parts = {
         "jobs",
         "steps",
+        "dependencies",
+        "workflows",
         "instances",
         "inspect",
         "search",

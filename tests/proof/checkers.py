@@ -1,19 +1,26 @@
 """Each promise of docs/reliability.md as a pure function from a history to the violations of it.
 
 `check(history)` runs them all. A violation names the promise, so that a failed run says what was broken. Those about leases,
-locks, tickets of locks, processes and schedules are in modules of their own.
+locks, tickets of locks, processes, schedules and dependencies are in modules of their own.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.proof import lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers
+from tests.proof import (
+    lease_checkers,
+    lock_checkers,
+    process_checkers,
+    schedule_checkers,
+    ticket_checkers,
+    workflow_checkers,
+)
 from tests.proof.excuses import CLOCK, NETWORK, has_fault, power_cuts
 from tests.proof.history import History, Started
 from tests.proof.registry import CHECKERS, promise
 
-THEMES = (lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers)
+THEMES = (lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers, workflow_checkers)
 """Imported, so that theirs are in the list."""
 
 LIVE = {"pending", "running"}
@@ -236,7 +243,7 @@ def cancelled_never_run(history: History) -> Iterator[str]:
             and states.get(cancel.job) not in (cancel.answer, None)
         ):
             yield f"X2: {cancel.job} was answered {cancel.answer}, and is {states[cancel.job]}"
-        if cancel.answer != "cancelled":
+        if cancel.answer != "cancelled" or cancel.job in replayed:
             continue
         if states.get(cancel.job) not in ("cancelled", None):
             yield f"X2: {cancel.job} was answered cancelled, and is {states[cancel.job]}"

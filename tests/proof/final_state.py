@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from drumbeat.core.dependencies import BLOCKED_ON_PARENTS
 from drumbeat.core.job import Attempt, Job
 from drumbeat.core.schedule import Fire
 from tests.proof.history import AttemptRecord, FireRecord, JobRecord
@@ -22,6 +23,8 @@ def read_job(job: Job, attempts: Sequence[Attempt]) -> JobRecord:
             for each in attempts
         ),
         schedule=job.schedule,
+        waits_for_parents=job.blocked_on == BLOCKED_ON_PARENTS,
+        error=None if job.error is None else job.error.type,
     )
 
 

@@ -31,6 +31,15 @@ class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
     """The time-out of this job, which comes before that of its task."""
 
 
+class Depends(msgspec.Struct, frozen=True, kw_only=True):
+    """A child was to wait for a parent. It does if it exists."""
+
+    parent: str
+    child: str
+    if_fails: str
+    """"cancel", "run" or "wait"."""
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """A handler began."""
 
@@ -290,6 +299,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
     attempts: tuple[AttemptRecord, ...] = ()
     schedule: str | None = None
+    waits_for_parents: bool = False
+    error: str | None = None
+    """The type of its last error."""
 
 
 class FireRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,6 +318,7 @@ class FireRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class History(msgspec.Struct, kw_only=True):
     enqueued: list[Enqueued] = []
+    depends: list[Depends] = []
     started: list[Started] = []
     ended: list[Ended] = []
     cancels: list[CancelAnswered] = []

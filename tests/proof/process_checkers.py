@@ -28,6 +28,7 @@ def oldest_first(history: History) -> Iterator[str]:
     stored_at = {
         call.id: call.answered_at for call in history.enqueued if call.answered_at is not None and call.existing is None
     }
+    children = {edge.child for edge in history.depends}  # nobody knows since when they can be claimed
     oldest_token = {job.id: min((each.token for each in job.attempts), default=math.inf) for job in history.jobs}
     claims = [claim for claim in history.claims_performed if claim.end is not None and claim.jobs]
     seen: set[str] = set()
@@ -35,7 +36,7 @@ def oldest_first(history: History) -> Iterator[str]:
         for job in claim.jobs:
             is_first = job.job not in seen and job.token <= oldest_token.get(job.job, math.inf)
             seen.add(job.job)
-            if job.job not in stored_at or not is_first:
+            if job.job not in stored_at or job.job in children or not is_first:
                 continue
             passed = [
                 other.job

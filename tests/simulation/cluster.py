@@ -44,12 +44,15 @@ from tests.proof.history import (
 )
 from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
+from tests.simulation.graphs import NODE_TASKS, GraphClient, tend_letters
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
 from tests.simulation.observed_store import StoreObserver
 from tests.simulation.plan_format import Plan, PlannedJob
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
+GRAPH_SECONDS = 60.0
+"""And so much later where there are graphs, whose jobs run one after the other, and some of them in several lives."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
 LEADER_LEASE = 5.0
@@ -136,9 +139,12 @@ class SimulatedRun:
         stepped_back = -sum(
             fault.seconds for fault in self.plan.node_faults if fault.kind == "clock" and fault.seconds < 0
         )
+        has_graphs = any(job.kind == "graph" for job in self.plan.jobs)
         deadline = self.loop.time() + PROGRESS_SECONDS + stepped_back  # what was due is due that much later
+        deadline += GRAPH_SECONDS if has_graphs else 0.0
         async with await open_store(self.url, clock=self.clock) as store:
             while self.loop.time() < deadline and await _count_live(store):
+                await tend_letters(store)
                 await self.clock.sleep(0.5)
 
     async def _enqueue(self, number: int, job: PlannedJob) -> None:
@@ -153,6 +159,9 @@ class SimulatedRun:
         if job.kind == "broadcast":
             await self._broadcast(app, number)
             return
+        if job.kind == "graph":
+            await GraphClient(self, client, number, job).play()
+            return
         task = app.task_of(job.kind)
         options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
         if job.kind == "unique":
@@ -164,7 +173,7 @@ class SimulatedRun:
         bound = bound if job.kind == "batch" else bound[:1]
         batch = None
         if job.kind == "batch":
-            batch = self._batches = self._batches + 1
+            batch = self.next_batch()
         asked = self.loop.time()
         first = len(self.history.enqueued)
         self.history.enqueued += [
@@ -261,6 +270,10 @@ class SimulatedRun:
         for member in everybody:
             member.restart()
 
+    def next_batch(self) -> int:
+        self._batches += 1
+        return self._batches
+
     # What handlers record.
 
     def next_run(self) -> int:
@@ -323,7 +336,7 @@ def describe_plan(plan: Plan) -> History:
         heartbeat=plan.heartbeat,
         leader_lease=LEADER_LEASE,
         max_displaced=0,  # SQLite's claims come one after the other
-        interruptible=[*dict.fromkeys(job.kind for job in plan.jobs)],
+        interruptible=[*dict.fromkeys([*(job.kind for job in plan.jobs), *NODE_TASKS])],
     )
     if not any(fault.kind == "clock" for fault in plan.node_faults):
         history.epoch = SimulatedClock.START_US / 1e6
@@ -538,7 +551,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         job.kind: None for job in run.plan.jobs
     }  # a task takes a millisecond to register, and a seed has few kinds
     for kind in kinds:
-        if kind not in ("doomed", "broadcast", "timed"):
+        if kind not in ("doomed", "broadcast", "timed", "graph"):
             add(kind)
     if "timed" in kinds:
         app.task(name="timed", retries=50, backoff=Backoff(base=0.2, cap=1), timeout=TASK_TIMEOUT)(timed)
@@ -549,6 +562,13 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
 
     if "broadcast" in kinds:
         app.hear = app.room(hear)
+
+    async def mortal(number: int, seconds: float, failures: int) -> str:
+        return await perform(number, seconds, 1_000 if current_job().claimed.replays < failures else 0)
+
+    if "graph" in kinds:
+        add("node")
+        app.task(name="mortal", retries=0)(mortal)
 
     async def doomed(number: int, seconds: float, failures: int) -> str:
         await perform(number, seconds, 1_000)

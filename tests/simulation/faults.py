@@ -22,10 +22,17 @@ CallFaultKind = Literal[
     "lost request", "lost answer", "late request", "late answer", "slow", "ghost request", "outage", "repeated", "full"
 ]
 NodeFaultKind = Literal["kill", "stop", "pause", "clock", "power"]
-REPEATABLE = {"jobs.add", "locks.acquire", "locks.release", "schedules.fire", "instances.deregister"}
+REPEATABLE = {
+    "jobs.add",
+    "dependencies.add",
+    "locks.acquire",
+    "locks.release",
+    "schedules.fire",
+    "instances.deregister",
+}
 """What a client repeats after a lost answer: so a repetition at any time must change nothing. But a unique job that was
 refused is added by a repetition when the holder of its key has ended, as it should."""
-GROWING = {"jobs.add", "schedules.fire", "rooms.send"}
+GROWING = {"jobs.add", "dependencies.add", "schedules.fire", "rooms.send"}
 """What a full store refuses."""
 
 

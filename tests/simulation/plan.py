@@ -7,6 +7,8 @@ alone hardly ever brings about what they do.
 
 import random
 
+from msgspec.structs import replace
+
 from tests.simulation.aims import aim
 from tests.simulation.faults import CallFault, CallFaultKind, NodeFault
 from tests.simulation.plan_format import JobKind, Plan, PlannedJob
@@ -49,7 +51,26 @@ def draw(seed: int, *, rich: bool = True) -> Plan:
         lock_lease=dice.choice((1.5, 4.0)),
         every=dice.choice((None, 1.0, 2.5)),
     )
-    return aim(plan, random.Random(f"aim {seed}")) if rich else plan
+    if not rich:
+        return plan
+    plan = aim(plan, random.Random(f"aim {seed}"))
+    return _add_graphs(plan, random.Random(f"graphs {seed}")) if seed % 4 == 1 else plan
+
+
+def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
+    """Beside the other jobs, so that what other seeds have shown stays."""
+    graphs = tuple(
+        PlannedJob(
+            at=dice.uniform(0.0, plan.faults_until),
+            kind="graph",
+            shape=dice.getrandbits(40),
+            delay=dice.uniform(0.0, 4.0),
+            seconds=dice.uniform(0.0, 4.0),
+            cancel_after=dice.uniform(0.0, 2.0) if dice.random() < 0.25 else None,
+        )
+        for _ in range(dice.randint(2, 4))
+    )
+    return replace(plan, jobs=plan.jobs + graphs)
 
 
 def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> PlannedJob:

@@ -6,7 +6,9 @@ import msgspec
 
 from tests.simulation.faults import CallFault, NodeFault
 
-JobKind = Literal["broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed", "timed"]
+JobKind = Literal[
+    "broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed", "timed", "graph"
+]
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +20,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     key: str = ""
     cancel_after: float | None = None
+    shape: int = 0
+    """Of a graph: what its nodes and edges are drawn from."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -187,7 +187,7 @@ def _is_record(kind: type) -> bool:
 
 
 def _origin(hint: Any) -> Any:
-    return typing.get_origin(hint) or hint
+    return dict if typing.is_typeddict(hint) else typing.get_origin(hint) or hint
 
 
 def _plain(hint: Any) -> Any:

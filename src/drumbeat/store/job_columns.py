@@ -26,7 +26,13 @@ LONG_TEXTS = ("args", "progress", "result")
 STORED: tuple[str, ...] = StoredJobRow.__struct_fields__
 NEW: tuple[str, ...] = tuple(name for name in NewJob.__struct_fields__ if name != "after")
 """Edges are rows of their own."""
-LIVE = tuple(LIVE_NAMES.get(name, name) for name in STORED if name not in ONLY_ENDED)
+LIVE = tuple(
+    column
+    for name in STORED
+    if name not in ONLY_ENDED and name != "is_parent"
+    for column in (("is_parent", name) if name == "token" else (LIVE_NAMES.get(name, name),))
+)
+"""`is_parent` is among the first 32: a trigger of SQLite that reads a later one reads all columns of each row."""
 ENDED = tuple(name for name in STORED if name not in ONLY_LIVE)
 _CHANGEABLE = tuple(name for name in NewSchedule.__struct_fields__ if name != "name")
 LISTS: dict[str, tuple[str, ...]] = {

@@ -222,11 +222,6 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs that it waits for."""
     if_parent_fails: IfParentFails | None = None
 
-    @property
-    def has_parents(self) -> bool:
-        """Whether anything is said of parents."""
-        return bool(self.after) or self.if_parent_fails is not None
-
 
 def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     """Check the options of `using`."""

@@ -7,7 +7,7 @@ Calling a task directly calls the function. A task reaches its app through the `
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, JobOutcome, ParentReference, Results, Signature
@@ -207,7 +207,7 @@ class Task(RegisteredFunction[P, R]):
         signature, running = self.signature, CURRENT_JOB.get(None)
         if self._hash is None:
             self._hash = signature.hash
-        references: dict[str, ParentReference] = {}
+        references: dict[str, ParentReference] | None = None
         try:
             text = signature.encode(args, kwargs, limit=settings.payload_limit)
         except InvalidArguments:
@@ -235,17 +235,8 @@ class Task(RegisteredFunction[P, R]):
             expires_at=overrides.expires_at,
             expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
             parent=None if running is None else running.id,
-            after=self._build_edges(id, references, overrides) if references or overrides.has_parents else (),
+            after=() if overrides is _NO_OVERRIDES and references is None else _build_edges(id, references, overrides),
         )
-
-    def _build_edges(
-        self, id: JobId, references: dict[str, ParentReference], overrides: EnqueueOverrides
-    ) -> tuple[NewEdge, ...]:
-        if overrides.conn is not None:
-            raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
-        if not references and not overrides.after:
-            raise InvalidArguments(POLICY_WITHOUT_PARENTS, "if_parent_fails")
-        return build_edges(id, overrides.after, references, overrides.if_parent_fails or IfParentFails.CANCEL)
 
     def _check_queue(self, queue: str) -> str:
         known = self._enqueuer.declared_queues()
@@ -317,6 +308,18 @@ class TaskDecorator(Protocol):
     def __call__(self, function: AsyncCallable[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+def _build_edges(
+    id: JobId, references: Mapping[str, ParentReference] | None, overrides: EnqueueOverrides
+) -> tuple[NewEdge, ...]:
+    if not references and not overrides.after:
+        if overrides.if_parent_fails is not None:
+            raise InvalidArguments(POLICY_WITHOUT_PARENTS, "if_parent_fails")
+        return ()
+    if overrides.conn is not None:
+        raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
+    return build_edges(id, overrides.after, references or {}, overrides.if_parent_fails or IfParentFails.CANCEL)
 
 
 def check_follow_up(kind: FollowUp, function: object) -> None:

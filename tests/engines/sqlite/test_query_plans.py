@@ -104,7 +104,7 @@ PARAMETERS = (
 
 
 def explain(raw: sqlite3.Connection, statement: str) -> list[str]:
-    names = dict.fromkeys(PARAMETERS)
+    names = dict.fromkeys([*PARAMETERS, *re.findall(r":(\w+)", statement)])
     numbered = set(re.findall(r"\?\d", statement))
     given = names if ":" in statement else [None] * (len(re.findall(r"\?(?!\d)", statement)) + len(numbered))
     return [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", given)]
@@ -148,6 +148,11 @@ def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) ->
     assert any(
         "INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
     ), steps
+
+
+def test_releases_are_followed_in_their_order_without_sorting(raw: sqlite3.Connection) -> None:
+    for statement in (SQL.dependencies.to_follow, SQL.dependencies.page_of_results, SQL.dependencies.met):
+        assert_no_sort_and_no_scan([step for step in explain(raw, statement) if step != "SCAN release"])
 
 
 def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
@@ -207,6 +212,30 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
         (SQL.search.small_retrying, "drumbeat_job_retrying (run_at>?)"),
         (SQL.search.small_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
         (SQL.inspect.tasks, "COVERING INDEX drumbeat_history_by_task"),
+        (SQL.search.live_scan_of_workflow, "drumbeat_job_by_workflow (workflow=? AND id>? AND id<?)"),
+        (SQL.search.history_scan_of_workflow, "drumbeat_history_by_workflow (workflow=? AND id>? AND id<?)"),
+        (SQL.search.dead_scan_of_workflow, "drumbeat_dead_by_workflow (workflow=? AND id>? AND id<?)"),
+        (SQL.dependencies.parents, "job USING INDEX drumbeat_job_pkey (id=?)"),
+        (SQL.dependencies.parents, "history USING INDEX drumbeat_history_pkey (id=?)"),
+        (SQL.dependencies.flag_parents, "drumbeat_job_pkey (id=?)"),
+        (SQL.dependencies.to_follow, "edge USING PRIMARY KEY (parent=? AND child>?)"),
+        (SQL.dependencies.set_followed, "edge USING PRIMARY KEY (parent=? AND child>?)"),
+        (SQL.dependencies.delete_releases, "INTEGER PRIMARY KEY (rowid<?)"),
+        (SQL.dependencies.meet, "drumbeat_job_pkey (id=?)"),
+        (SQL.dependencies.met, "drumbeat_job_pkey (id=?)"),
+        (SQL.dependencies.cancel_children, "drumbeat_job_pkey (id=?)"),
+        (SQL.dependencies.edges_of_children, "drumbeat_edge_of_child (child=?)"),
+        (SQL.dependencies.single_results, "drumbeat_edge_single (child=?)"),
+        (SQL.dependencies.first_results, "drumbeat_edge_paged (child=? AND argument>?)"),
+        (SQL.dependencies.page_of_results, "drumbeat_edge_paged (child=? AND argument=? AND place>?)"),
+        (SQL.dependencies.parents_of_waiting, "drumbeat_job_blocked (blocked_on=?)"),
+        (SQL.dependencies.pruned_edges, "drumbeat_edge_of_child (child=?)"),
+        (SQL.dependencies.delete_edges, "PRIMARY KEY (parent=? AND child=?)"),
+        (SQL.dependencies.delete_results, "drumbeat_edge_bound (parent=?)"),
+        (SQL.workflows.find_named, "drumbeat_workflow_by_name (name=? AND id<?)"),
+        (SQL.workflows.counts, "drumbeat_job_by_workflow (workflow=?)"),
+        (SQL.workflows.job_ids, "drumbeat_history_by_workflow (workflow=? AND id>?)"),
+        (SQL.workflows.delete_empty, "drumbeat_history_by_workflow (workflow=?)"),
     ],
 )  # fmt: skip
 def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from drumbeat.core.claim import WriteStatus
 from drumbeat.core.dependencies import GraphAnswer, NewGraph
 from drumbeat.core.job import AddResult, JobState, NewJob
@@ -19,15 +21,8 @@ from drumbeat.core.uniqueness import select_new, unique_keys
 from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
 from drumbeat.ids import InstanceId, JobId, is_job_id
 from drumbeat.store.completion_rows import encode_failure
-from drumbeat.store.dependency_rows import (
-    GraphPlan,
-    ParentRow,
-    ReleaseRow,
-    group_releases,
-    outside_parents,
-    plan_graph,
-    refuse_conflicts,
-)
+from drumbeat.store.dependency_rows import ParentRow, ReleaseRow, group_releases
+from drumbeat.store.graph_plan import GraphPlan, outside_parents, plan_graph, refuse_conflicts
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.insert import (
@@ -45,8 +40,6 @@ from drumbeat.store.sqlfile import EngineStatements
 LARGE_GRAPH = 2_000
 """More jobs and edges than this take long."""
 _ROWS_PER_STATEMENT = 5_000
-_MAX_LOOKS = 5
-"""How often a parent is looked for that is nowhere: it may be moving, as by a replay, while we look."""
 
 
 class Inserted(NamedTuple):
@@ -152,26 +145,25 @@ class PostgresGraphInserter:
             JobNotFound, JobExpired: one is nowhere.
         """
         missing = [id for id in parents if id not in found]
-        for look in range(_MAX_LOOKS):
-            wanted = [id for id in missing if is_job_id(id)]
-            if not wanted:
-                break
-            statements = [self._sql.lock_live_parents] if look else []
-            for statement in (*statements, self._sql.lock_dead_parents):
-                found.update({row["id"]: _parent_row(row) for row in await session.fetch(statement, wanted)})
-            wanted = [id for id in wanted if id not in found]
-            if wanted:
-                await session.fetch(self._sql.lock_revivable_parents, wanted)
-                rows = await session.fetch(self._sql.ended_parents, wanted)
-                found.update({row["id"]: _parent_row(row) for row in rows})
+        wanted = [id for id in missing if is_job_id(id)]
+        if wanted:
+            letters = await session.fetch(self._sql.lock_dead_parents, wanted)
+            await session.fetch(self._sql.lock_revivable_parents, wanted)
+            ended = await session.fetch(self._sql.ended_parents, wanted)
+            found.update({row["id"]: _parent_row(row) for row in (*letters, *ended)})
             missing = [id for id in missing if id not in found]
+            # One that is there after all was moved while we looked, as by a replay. We begin anew: to lock it now, out of
+            # order, could be a deadlock.
+            if missing and await session.fetch(self._sql.known, [id for id in missing if is_job_id(id)], 0):
+                raise RetryTransaction
         if missing:
             raise missing_job_error(missing[0], await session.fetchval(self._jobs.pruned_before))
 
     async def _lock_releases(self, ended: Sequence[JobId], attempts: _Attempts, session: Session) -> list[ReleaseRow]:
         """What is left of these parents, locked. Where some are being followed just now, we begin anew behind them: to wait
         here, with parents locked, could be a deadlock."""
-        releases = [ReleaseRow(*row) for row in await session.fetch(self._sql.lock_releases, ended)]
+        rows = await session.fetch(self._sql.lock_releases, ended)
+        releases = [msgspec.convert(tuple(row), ReleaseRow) for row in rows]
         if await session.fetchval(self._sql.count_releases, ended) != len(releases):
             attempts.excludes_advances = True
             raise RetryTransaction

@@ -221,7 +221,14 @@ class PostgresJobs:
         released = await self._cancel_locked(found, session)
         if missing := [id for id in ids if id not in found]:
             # A later statement: a job that ended while we waited for its lock is in history by now.
-            found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
+            ended = {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
+            found |= ended
+            if cancelled := [id for id, state in ended.items() if state == _CANCELLED]:
+                await session.execute(self._sql.forget_cancellations, cancelled)
+                # One that was revived before that is live again.
+                revived = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, cancelled)}
+                released += await self._cancel_locked(revived, session)
+                found |= revived
         return found, released
 
     async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> tuple[dict[JobId, str], int]:

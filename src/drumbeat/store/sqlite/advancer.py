@@ -13,15 +13,8 @@ from drumbeat.core.dependencies import MAX_ADVANCED, WORKFLOW_CANCELLED, ParentE
 from drumbeat.core.job import Failure
 from drumbeat.core.uniqueness import unique_keys
 from drumbeat.ids import JobId
-from drumbeat.store.dependency_rows import (
-    CancelledChildRow,
-    FollowedRow,
-    JudgedRow,
-    ParentRow,
-    ReleaseRow,
-    plan_advance,
-    plan_revivals,
-)
+from drumbeat.store.advance_plan import CancelledChildRow, FollowedRow, plan_advance, plan_revivals
+from drumbeat.store.dependency_rows import JudgedRow, ParentRow, ReleaseRow
 from drumbeat.store.malformed import Faults, drop_row
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import EngineStatements
@@ -30,6 +23,9 @@ from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.insert import load_unique_keys
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, RowDecoder
 from drumbeat.store.sqlite.writer import WriteContext
+
+_MAX_ROUNDS = 10
+"""A long chain that is cancelled is followed in several transactions."""
 
 
 def _skip_edge(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
@@ -52,12 +48,24 @@ class SqliteAdvancer:
         self._completion = completion
 
     def advance(self, write: WriteContext) -> bool:
-        """One step; whether there is more."""
+        """One step; whether there is more. What a cancellation leaves is followed at once, as far as the step goes."""
+        left = MAX_ADVANCED
+        for _ in range(_MAX_ROUNDS):
+            followed, is_more = self._follow(write, left)
+            left -= followed
+            if not is_more:
+                return False
+            if left <= 0:
+                break
+        return True
+
+    def _follow(self, write: WriteContext, limit: int) -> tuple[int, bool]:
+        """Follow at most so many edges; how many there were, and whether there is more."""
         db = write.db
-        found = _read_followed(db, self._sql.to_follow, {"limit": MAX_ADVANCED + 1})
+        found = _read_followed(db, self._sql.to_follow, {"limit": limit + 1})
         if not found:
-            return False
-        plan = plan_advance(found, MAX_ADVANCED)
+            return 0, False
+        plan = plan_advance(found, limit)
         may_leave_more = bool(plan.cancelled or plan.revived)
         if plan.cancelled:
             self._cancel_for_parents(write, plan.cancelled)
@@ -70,7 +78,7 @@ class SqliteAdvancer:
         if plan.partial is not None:
             seq, count = plan.partial
             db.run(self._sql.set_followed, {"seq": seq, "count": count})
-        return plan.is_cut or (may_leave_more and self.has_releases(db))
+        return plan.followed, plan.is_cut or (may_leave_more and self.has_releases(db))
 
     def has_releases(self, db: SqliteConnection) -> bool:
         return bool(db.value(self._jobs.has_releases))

@@ -14,14 +14,8 @@ from drumbeat.core.step import NewStep
 from drumbeat.core.uniqueness import select_new, unique_keys
 from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.dependency_rows import (
-    EdgeRow,
-    GraphPlan,
-    group_releases,
-    outside_parents,
-    plan_graph,
-    refuse_conflicts,
-)
+from drumbeat.store.dependency_rows import group_releases
+from drumbeat.store.graph_plan import EdgeRow, GraphPlan, outside_parents, plan_graph, refuse_conflicts
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import EngineStatements

@@ -31,7 +31,7 @@ from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
 
 MAX_PRUNED_EDGES = 5_000
-"""At most as many in one transaction."""
+"""At most as many in one transaction: a job with a hundred thousand parents must not hold up other writers."""
 
 
 class SqliteJobs(SqliteOperations):
@@ -134,10 +134,9 @@ class SqliteJobs(SqliteOperations):
         parameters = {"before": before, "limit": limit}
         if await self._worker_reader.read_value(self._sql.prunable_history, parameters) == "[]":
             return 0
-        # Before: a job with a hundred thousand parents must not hold up other writers.
-        while await self._writer.write(self._prune_edges, parameters) == MAX_PRUNED_EDGES:
+        while (pruned := await self._writer.write(self._prune_history, parameters)) is None:
             pass
-        return await self._writer.write(self._prune_history, parameters)
+        return pruned
 
     async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
         def work(write: WriteContext, name: str) -> None:
@@ -243,18 +242,11 @@ class SqliteJobs(SqliteOperations):
         self._inserter.add_follow_ups(write, follow_ups)
         return len(dead)
 
-    def _prune_edges(self, write: WriteContext, parameters: dict[str, int]) -> int:
-        sql = self._parts.sql.dependencies
+    def _prune_history(self, write: WriteContext, parameters: dict[str, int]) -> int | None:
+        """None: only edges were deleted, and there are more."""
         seqs = write.db.value(self._sql.prunable_history, parameters)
-        edges = write.db.value(sql.pruned_edges, {"seqs": seqs, "limit": MAX_PRUNED_EDGES})
-        if edges == "[]":
-            return 0
-        deleted = write.db.run(sql.delete_edges, {"edges": edges})
-        write.db.run(sql.delete_results, {"edges": edges})
-        return deleted
-
-    def _prune_history(self, write: WriteContext, parameters: dict[str, int]) -> int:
-        seqs = write.db.value(self._sql.prunable_history, parameters)
+        if self._prune_edges(write, seqs) == MAX_PRUNED_EDGES:
+            return None
         write.db.run(self._sql.delete_attempts, {"seqs": seqs})
         write.db.run(self._sql.delete_steps, {"seqs": seqs})
         write.db.run(self._sql.delete_signals, {"seqs": seqs})
@@ -266,6 +258,15 @@ class SqliteJobs(SqliteOperations):
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned
+
+    def _prune_edges(self, write: WriteContext, seqs: str) -> int:
+        sql = self._parts.sql.dependencies
+        edges = write.db.value(sql.pruned_edges, {"seqs": seqs, "limit": MAX_PRUNED_EDGES})
+        if edges == "[]":
+            return 0
+        deleted = write.db.run(sql.delete_edges, {"edges": edges})
+        write.db.run(sql.delete_results, {"edges": edges})
+        return deleted
 
 
 def _to_ended_row(job: StoredJobRow) -> EndedRow:

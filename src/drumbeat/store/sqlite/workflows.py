@@ -27,6 +27,8 @@ _read_nodes = RowDecoder.of(GRAPH_NODES).read
 _read_edges = RowDecoder.of(GRAPH_EDGES).read
 _read_task_edges = RowDecoder.of(TASK_EDGES).read
 
+_AFTER_ALL_IDS = "~"
+
 
 class SqliteWorkflows(SqliteOperations):
     async def get(self, ids: Sequence[str]) -> dict[str, Workflow]:
@@ -39,7 +41,7 @@ class SqliteWorkflows(SqliteOperations):
 
     async def find(self, *, name: str | None = None, before: str | None = None, limit: int = 50) -> list[Workflow]:
         statement = self._sql.find if name is None else self._sql.find_named
-        wanted = {"name": name, "before": before, "limit": limit}
+        wanted = {"name": name, "before": before or _AFTER_ALL_IDS, "limit": limit}
 
         def read(db: SqliteConnection) -> list[Workflow]:
             return self._with_counts(db, _read_workflows(db, statement, wanted))

@@ -38,6 +38,11 @@ SELECT dead.id::text, dead.state
   FROM drumbeat.dead
  WHERE dead.id = ANY ($1::text[]::uuid[]);
 
+-- name: forget_cancellations
+-- Of children that a parent's failure has cancelled: from now on no replay revives them. Waits for a revival under way.
+DELETE FROM drumbeat.cancelled_child
+ WHERE child = ANY ($1::text[]::uuid[]);
+
 -- name: request_cancel
 UPDATE drumbeat.job
    SET cancel_requested = true

@@ -1,11 +1,15 @@
 -- Follows the releases of parents that have ended: the only thing that touches their children. See core/dependencies.py.
 -- include: _find_job
 
+-- A script has at most 200 locals: what only this file needs is in the block below.
 local MAX_ADVANCED = 1000
+local parent_failure, cancel_waiting, load_parents, judge_anew, judge_child, find_edges, children_of, take_steps, follow, advance
+do
+
 local WORKFLOW_CANCELLED = '{"type":"WorkflowCancelled","message":"its workflow was cancelled"}'
 local EVENTS = {died = 'died', cancelled = 'was cancelled', discarded = 'was discarded'}
 
-local function parent_failure(parent, task, event)
+parent_failure = function(parent, task, event)
   local hex = string.gsub(parent, '.', function(byte) return format('%02x', string.byte(byte)) end)
   local id = table.concat({sub(hex, 1, 8), sub(hex, 9, 12), sub(hex, 13, 16), sub(hex, 17, 20), sub(hex, 21)}, '-')
   return '{"type":"ParentFailed","message":"its parent ' .. id .. ' (task ' .. task .. ') ' .. (EVENTS[event] or event) .. '"}'
@@ -31,7 +35,7 @@ local function end_parent_waits(ids, queues)
 end
 
 -- Cancels a job that waits for parents. parent: whose replay revives it, or nil.
-local function cancel_waiting(id, failure, parent)
+cancel_waiting = function(id, failure, parent)
   local job = load_job(id)
   if not job then
     return
@@ -82,7 +86,7 @@ local function make_due(waiting)
 end
 
 -- Returns of each parent that exists its state, life, task, end record, and whether it is a dead letter.
-local function load_parents(ids)
+load_parents = function(ids)
   local bodies, dones, mores = fetch('job:', ids), fetch('ended:', ids), bulk_get('HMGET', P .. 'live_state', ids)
   local found = {}
   for i, id in ipairs(ids) do
@@ -103,7 +107,7 @@ end
 
 -- Judges an edge anew by its parent, as load_parents gives it; nil: it was pruned, which counts as met. pending: a release of the
 -- parent that has not come to this child yet, or nil; then the parent is taken as it was before that.
-local function judge_anew(edge, parent, pending)
+judge_anew = function(edge, parent, pending)
   if edge.is_met then
     return 'met'
   elseif pending and pending.event == 'replayed' then
@@ -135,7 +139,7 @@ end
 
 local EDGES_PER_LOOK = 1000
 -- Judges all edges of a child anew. Returns how many are open, and the first parent that cancels it, or nil.
-local function judge_child(child, text, pending)
+judge_child = function(child, text, pending)
   local open, first = 0, 0
   repeat
     local edges, parents = list_edges(child, text, first, first + EDGES_PER_LOOK - 1), {}
@@ -193,7 +197,7 @@ local function revive_child(id, parent, pending)
 end
 
 -- Returns the edges of pairs of child and parent; false where there is none.
-local function find_edges(steps, children)
+find_edges = function(steps, children)
   local edges, wide = {}, {}
   for i, text in ipairs(fetch('edge:', children)) do
     local child, parent = children[i], steps[i].release.parent
@@ -215,7 +219,7 @@ local function find_edges(steps, children)
 end
 
 -- Does to each child what the release says; steps: {child, release}.
-local function follow(steps)
+follow = function(steps)
   local children, looked, due, changed, pending = {}, {}, {}, {}, nil
   for i, step in ipairs(steps) do
     children[i] = step.child
@@ -256,7 +260,7 @@ local function follow(steps)
 end
 
 -- Returns the children of a release that were not followed yet, at most `limit`, and whether these are all.
-local function children_of(release, kid, limit)
+children_of = function(release, kid, limit)
   if not kid or #kid >= 16 then
     return kid and release.after == '' and {sub(kid, 1, 16)} or {}, true
   end
@@ -269,7 +273,7 @@ end
 
 -- Takes the first releases of a list of texts: how many are done with, what is left of the next one (or nil), and the steps.
 -- One that revives is followed alone: it asks what is left of the others.
-local function take_steps(texts, limit)
+take_steps = function(texts, limit)
   local releases, parents, steps, done = {}, {}, {}, 0
   for i, text in ipairs(texts) do
     local release = parse_release(text)
@@ -305,7 +309,7 @@ end
 
 -- Follows at most MAX_ADVANCED edges; returns 1 if there may be more, else 0. The list is cut first: whatever a release meets, it
 -- is not met again.
-local function advance()
+advance = function()
   if not has_links() then
     return 0
   end
@@ -324,4 +328,6 @@ local function advance()
     left = left - math.max(#steps, done)
   end
   return exists('releasing') and 1 or 0
+end
+
 end

@@ -62,6 +62,9 @@ local function cancel_job(id)
     finish_without_result(job, {started = '', finished = '', error = job.more.error}, 'cancelled', nil)
   elseif job.state == 'running' and job.instance then
     safe_write('SADD', P .. 'cancels:' .. job.instance, id)
+  elseif job.state == 'cancelled' then
+    -- By a person from now on: the replay of a parent does not revive it.
+    safe_write('HDEL', P .. 'cancelled_by', id)
   end
   return job.state
 end

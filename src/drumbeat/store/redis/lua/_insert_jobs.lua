@@ -1,6 +1,7 @@
 -- Writes new jobs.
 -- include: _base
 -- include: _uniqueness
+-- include: _edges
 
 -- Returns the time of an expiry: as it is written in a body, or nil.
 local function expiry_time(text, due)
@@ -46,6 +47,7 @@ local function record_members(members)
   for workflow, line in pairs(members) do
     bulk('ZADD', P .. 'workflow_jobs:' .. workflow, line)
     safe_write('ZADD', P .. 'workflows', 0, workflow)
+    reopen_workflow(workflow)
   end
 end
 

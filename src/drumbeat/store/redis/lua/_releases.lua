@@ -70,7 +70,8 @@ local function release_succeeded(ids, records, task, bodies, mores)
   for number, id in ipairs(parents) do
     local i = places[number]
     local its_task = bodies and match(bodies[i], TASK_PATTERN) or task
-    releases[number] = format_release(id, 'succeeded', mores and mores[i] and parse_live_state(mores[i]).replays or 0, its_task)
+    local life = mores and mores[i] and tonumber(match(mores[i], '^%-?%d+,%d+,%d+,%d+,(%d+)')) or 0
+    releases[number] = format_release(id, 'succeeded', life, its_task)
     if is_bound(kids[number]) then
       keep_result(id, its_task, records[i])
     end
@@ -86,6 +87,9 @@ local function revive_parent(job)
     leave_release(job.id, 'replayed', job.more.replays, job.task)
   end
 end
+
+local forget_links = nil
+do
 
 -- Removes a child from its parents; deletes what is kept of those that have no other.
 local function unlink(child, parents)
@@ -124,7 +128,7 @@ end
 
 -- Deletes the edges of jobs to their parents, with all that is there for them only, and their places in workflows. Their children
 -- keep their own edges. bodies: as fetched.
-local function forget_links(ids, bodies)
+forget_links = function(ids, bodies)
   for i, text in ipairs(fetch('edge:', ids)) do
     local id = ids[i]
     if text then
@@ -138,4 +142,6 @@ local function forget_links(ids, bodies)
       leave_workflow(id, workflow)
     end
   end
+end
+
 end

@@ -226,8 +226,6 @@ if is_new_workflow then
   safe_write('ZADD', P .. 'workflows', 0, workflow)
   safe_write('ZADD', P .. 'workflows_of:' .. ARGV[7], 0, workflow)
   safe_write('ZADD', P .. 'open_workflows:' .. ARGV[7], 0, workflow)
-elseif #ids > 0 and workflow ~= '' then
-  reopen_workflow(workflow)
 end
 if instance ~= '' then
   safe_write('HSETNX', P .. 'steps:' .. step_of, ARGV[4], ARGV[5])

@@ -42,6 +42,12 @@ end
 local function end_tail_of(i, id, body, mores, progress, cancels)
   local more, requested = mores and mores[i], cancels and cancels[i] == 1
   if requested or more or (progress and progress[i]) then
+    -- As parse_live_state, faster.
+    local run_at, failures, crashes, replays = match(
+      more or '', '^(%-?%d+),%d+,(%d+),(%d+),(%d+),%d*,?%d*b?\n[^\n]*\n')
+    if run_at and not (requested or (progress and progress[i])) then
+      return '\n' .. run_at .. ',' .. failures .. ',' .. crashes .. ',' .. replays .. ',0\n'
+    end
     body = body or safe_read('HGET', P .. 'job:' .. bucket(id), id) or ''
     return format_end_tail(parse_live_state(more, body), requested, progress and progress[i])
   end

@@ -49,7 +49,7 @@ DELETE FROM drumbeat_job
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: advance_intervals
--- Set the next fire of interval schedules whose job has ended and has no successor (drumbeat_schedule_after_job left it NULL).
+-- Set the next fire of interval schedules whose job has ended and has no successor (the trigger drumbeat_job_ended left it NULL).
 UPDATE drumbeat_schedule
    SET next_at = :now + every
  WHERE every IS NOT NULL

@@ -48,11 +48,10 @@ SELECT json_group_array(json_array(id, task, state, replays, is_letter))
          WHERE dead.id = wanted.value);
 
 -- name: releases_of
--- What is left of these parents. Columns as in dependency_rows.ReleaseRow.
+-- What is left of these parents: nearly always there are no releases at all. Columns as in dependency_rows.ReleaseRow.
 SELECT json_group_array(json_array(release.seq, release.parent, release.event, release.life, release.after_child))
-  FROM json_each(:ids) AS wanted
- CROSS JOIN drumbeat_release AS release
- WHERE release.parent = wanted.value;
+  FROM drumbeat_release AS release
+ WHERE release.parent IN (SELECT value FROM json_each(:ids));
 
 -- name: flag_parents
 UPDATE drumbeat_job

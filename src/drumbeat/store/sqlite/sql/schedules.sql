@@ -204,6 +204,7 @@ UPDATE drumbeat_schedule
    SET current = (SELECT id
                     FROM drumbeat_job
                    WHERE blocked_on = 'schedule:' || drumbeat_schedule.name
+                     AND blocked_since IS NOT NULL
                    ORDER BY blocked_since, seq
                    LIMIT 1)
  WHERE name IN (SELECT value FROM json_each(:names));

@@ -15,7 +15,7 @@ SELECT json_group_array(json_array(id, name, json(labels), created_at, cancelled
 -- include: _workflow
   FROM (SELECT *
           FROM drumbeat_workflow
-         WHERE :before IS NULL OR id < :before
+         WHERE id < :before
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -24,7 +24,7 @@ SELECT json_group_array(json_array(id, name, json(labels), created_at, cancelled
   FROM (SELECT *
           FROM drumbeat_workflow
          WHERE name = :name
-           AND (:before IS NULL OR id < :before)
+           AND id < :before
          ORDER BY id DESC
          LIMIT :limit);
 

@@ -104,8 +104,9 @@ BEGIN
         RETURN;
     END IF;
 
+    -- No DISTINCT or ORDER BY in any of these: all would get the rows in its order, and the last would not be the last.
     SELECT array_agg(found.seq), array_agg(found.parent), array_agg(found.child), array_agg(found.event),
-           array_agg(found.effect), array_agg(DISTINCT found.parent) FILTER (WHERE found.effect = 'met' AND found.binding <> '')
+           array_agg(found.effect), array_agg(found.parent) FILTER (WHERE found.effect = 'met' AND found.binding <> '')
       INTO seqs, parents, children, events, effects, bound
       FROM (SELECT ended.seq, edge.parent, edge.child, ended.event, edge.binding,
                    drumbeat.edge_effect(edge.if_fails, edge.life, ended.event, ended.life) AS effect
@@ -254,11 +255,13 @@ DECLARE
     others  uuid[];
     revived uuid[];
 BEGIN
+    -- Locked: a person may cancel one of them for good meanwhile.
     wanted := ARRAY(SELECT gone.child
                       FROM unnest(parents, children, effects) AS hit (parent, child, effect)
                       JOIN drumbeat.cancelled_child AS gone ON gone.child = hit.child AND gone.parent = hit.parent
                      WHERE hit.effect = 'revive'
-                     ORDER BY gone.child);
+                     ORDER BY gone.child
+                       FOR UPDATE OF gone);
     -- Whoever adds a child to one of these holds it until it is stored.
     PERFORM FROM drumbeat.history WHERE history.id = ANY (wanted) ORDER BY history.id FOR UPDATE;
 

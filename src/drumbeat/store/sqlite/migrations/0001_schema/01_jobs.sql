@@ -40,6 +40,7 @@ CREATE TABLE drumbeat_job (
     run_at           INTEGER NOT NULL,
     claimed_at       INTEGER,
     instance         TEXT,
+    is_parent        INTEGER NOT NULL DEFAULT 0,
     token            INTEGER NOT NULL DEFAULT 0,
     failures         INTEGER NOT NULL DEFAULT 0,
     crashes          INTEGER NOT NULL DEFAULT 0,
@@ -54,7 +55,6 @@ CREATE TABLE drumbeat_job (
     open_parents     INTEGER,
     blocked_since    INTEGER,
     has_run          INTEGER NOT NULL DEFAULT 0,
-    is_parent        INTEGER NOT NULL DEFAULT 0,
     binds            INTEGER NOT NULL DEFAULT 0,
     seq              INTEGER PRIMARY KEY
 );
@@ -66,7 +66,7 @@ CREATE INDEX drumbeat_job_for_claim
 CREATE INDEX drumbeat_job_blocked
     ON drumbeat_job (blocked_on, queue, priority, run_at, id) WHERE blocked_on IS NOT NULL;
 CREATE INDEX drumbeat_job_blocked_since
-    ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_on IS NOT NULL;
+    ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_since IS NOT NULL;
 CREATE INDEX drumbeat_job_of_instance
     ON drumbeat_job (instance) WHERE state = 'running';
 CREATE INDEX drumbeat_job_by_key

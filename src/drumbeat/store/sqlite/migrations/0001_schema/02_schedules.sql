@@ -63,29 +63,6 @@ CREATE TABLE drumbeat_fire (
 CREATE INDEX drumbeat_fire_by_age
     ON drumbeat_fire (last);
 
--- The successor of a job that has ended, or none. Every end deletes the job from the live table after its record was made,
--- whichever statement does it. The next fire of an interval stays NULL here: a trigger does not know the store's clock (the
--- statement advance_intervals sets it). Not on insert into history: SQLite would materialise such an INSERT ... SELECT.
-CREATE TRIGGER drumbeat_schedule_after_job
- AFTER DELETE ON drumbeat_job
-  WHEN OLD.schedule IS NOT NULL
-BEGIN
-    UPDATE drumbeat_schedule
-       SET current = (SELECT id
-                        FROM drumbeat_job
-                       WHERE blocked_on = 'schedule:' || OLD.schedule
-                       ORDER BY blocked_since, seq
-                       LIMIT 1),
-           next_at = CASE WHEN every IS NULL THEN next_at END
-     WHERE name = OLD.schedule
-       AND current = OLD.id;
-    UPDATE drumbeat_job
-       SET blocked_on = NULL,
-           blocked_since = NULL
-     WHERE blocked_on = 'schedule:' || OLD.schedule
-       AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
-END;
-
 -- Work that one instance of the cluster does once.
 CREATE TABLE drumbeat_once (
     key      TEXT PRIMARY KEY,
