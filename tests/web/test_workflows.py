@@ -204,3 +204,10 @@ async def test_names_are_text_under_a_prefix_too(app: Drumbeat, store: Store, op
         assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
         assert re.findall(r'(?:href|src|action)="/(?!admin/jobs)', page) == []
     assert f'href="/admin/jobs/jobs/{jobs["a"]}"' in page
+
+
+async def test_a_graph_of_very_many_edges_is_drawn_by_task(api: httpx.AsyncClient, store: Store) -> None:
+    above = [f"a{number}" for number in range(56)]
+    id, _ = await add_flow(store, dict.fromkeys(above, ()) | {f"b{number}": above for number in range(56)}, task="t")
+    page = await page_of(api, id)
+    assert "by-task" in page and 'data-test="by-task"' not in page and "3,136 dependencies among themselves" in page
