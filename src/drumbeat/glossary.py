@@ -18,7 +18,15 @@ TERMS = tuple(
         ("task", "A Python function registered with `@app.task`."),
         ("job", "One queued call of a task."),
         ("attempt", "One execution of a job. Attempts are counted from 1."),
-        ("parent", "The job whose handler enqueued this job; the jobs that a job enqueues are its children."),
+        (
+            "parent",
+            "Of a dependency: a job that must end before its child may start. Of a lineage: the job whose handler enqueued it.",
+        ),
+        ("dependency", "That a job, the child, waits until another one, its parent, has ended."),
+        (
+            "workflow",
+            "Jobs that were stored together under a name, with their dependencies: a graph that is one thing.",
+        ),
         ("lineage", "Which job enqueued which: the ancestors of a job, and the tree of jobs below it."),
         (
             "outcome",
@@ -34,7 +42,7 @@ TERMS = tuple(
         ("retrying", "A pending job that failed or crashed before and whose next attempt is not due."),
         (
             "waiting",
-            "A pending job that is blocked on something other than time, such as a task that no worker has registered.",
+            "A pending job that is blocked on something other than time, such as its parents, or a task that no worker knows.",
         ),
         ("running", "State of a job that an instance has claimed."),
         ("succeeded", "Final state of a job whose handler returned."),

@@ -54,7 +54,18 @@ async def test_where_nothing_is_wrong_everything_that_was_looked_at_is_ok(app: D
     await store.locks.acquire(NewTicket(id="t", lock="sweep", lease=HOUR))
     found = await examined(app)
     assert {name: each.level for name, each in found.items()} == dict.fromkeys(
-        ["workers", "queues", "tasks", "runs", "schedules", "locks", "running jobs", "dead letters", "stored records"],
+        [
+            "workers",
+            "queues",
+            "tasks",
+            "runs",
+            "schedules",
+            "locks",
+            "dependencies",
+            "running jobs",
+            "dead letters",
+            "stored records",
+        ],
         HealthLevel.OK,
     )
 

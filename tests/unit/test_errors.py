@@ -25,6 +25,7 @@ from drumbeat.errors import (
     LockTimeout,
     NotInJob,
     NotTransactional,
+    ParentResultMismatch,
     ResultNotKept,
     SchemaOutOfDate,
     SharesNotTaken,
@@ -38,12 +39,19 @@ from drumbeat.errors import (
     TransactionTooLong,
     UniqueConflict,
     UnknownTask,
+    WorkflowCancelled,
+    WorkflowConflict,
+    WorkflowNotFound,
     WrongContext,
 )
 
 SAMPLES: list[DrumbeatError] = [
     ConfigError("lease must be more than twice heartbeat", "lease"),
     InvalidArguments("amount: expected Decimal, got float", "amount"),
+    ParentResultMismatch("add: argument 'number' must be int, but fetch returns str", "number"),
+    WorkflowNotFound("id-1"),
+    WorkflowCancelled("id-1"),
+    WorkflowConflict("nightly", "id-1"),
     UnknownTask("chrage", ["charge", "refund"]),
     SharesNotTaken("refresh", 1, 3),
     StartFailed("warm", "ValueError: no such table"),
@@ -80,7 +88,7 @@ def public_errors() -> list[type[DrumbeatError]]:
 
 def test_every_concrete_error_has_a_sample_here() -> None:
     leaves = {kind for kind in public_errors() if not kind.__subclasses__()}
-    assert leaves | {StoreUnavailable} == {type(sample) for sample in SAMPLES}
+    assert leaves | {StoreUnavailable, InvalidArguments} == {type(sample) for sample in SAMPLES}
 
 
 def test_the_tree_in_the_docstring_names_every_error() -> None:

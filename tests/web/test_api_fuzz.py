@@ -30,6 +30,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.web.openapi import build_document
 from drumbeat.web.server import DashboardServer, listen, url_of
 from tests.contract import making
+from tests.contract.flows import DIAMOND, add_flow
 from tests.waiting import until_sync
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -81,6 +82,7 @@ class Served:
         await store.locks.acquire(NewTicket(id="ticket", lock="door", lease=600_000_000, owner="ada"))
         letter = (await app.dead.list())[0].id
         waiting = (await task.using(delay=3600).enqueue("bob")).id
+        flow, _ = await add_flow(store, DIAMOND, queue="flows")
         act = await app.audit.begin(new_act(who="ada", verb="dead.replay", target="all"))
         self.known = {
             "jobs": waiting,
@@ -91,6 +93,7 @@ class Served:
             "instances": hand,
             "locks": "door",
             "audit": act.id,
+            "workflows": flow,
         }
 
     async def _end(self, app: Drumbeat, hand: InstanceId, kind: OutcomeKind) -> None:

@@ -33,6 +33,8 @@ ADMINS = {
     "DELETE /api/v1/schedules/{name}",
     "POST /api/v1/locks/{name}/release",
     "POST /api/v1/audit/{id}/stop",
+    "POST /api/v1/workflows/{id}/cancel",
+    "POST /api/v1/workflows/{id}/replay",
 }
 VIEWERS = {
     "GET /api/v1/status",
@@ -48,6 +50,9 @@ VIEWERS = {
     "GET /api/v1/dead",
     "GET /api/v1/dead/groups",
     "GET /api/v1/dead/{id}",
+    "GET /api/v1/workflows",
+    "GET /api/v1/workflows/{id}",
+    "GET /api/v1/workflows/{id}/graph",
     "GET /api/v1/queues",
     "GET /api/v1/queues/{name}",
     "GET /api/v1/tasks",

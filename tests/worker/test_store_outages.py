@@ -11,7 +11,7 @@ import pytest
 from drumbeat import Backoff
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.controller import pruner, schedule_declarations, schedule_rescuer
+from drumbeat.controller import pruner, release_sweeper, schedule_declarations, schedule_rescuer
 from drumbeat.core.instance import InstanceState
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.events import StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
@@ -31,6 +31,7 @@ HEART = {
 }
 """Calls on the heartbeat's loop."""
 LOOP = {
+    "dependencies.advance",
     *(
         "jobs.report_and_claim",
         "jobs.save_progress",
@@ -60,7 +61,7 @@ AT_TIMES = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done from time to time is done all the time."""
-    for module in (schedule_declarations, pruner, schedule_rescuer):
+    for module in (schedule_declarations, pruner, schedule_rescuer, release_sweeper):
         monkeypatch.setattr(module, "RUN_INTERVAL", 0.05)
     monkeypatch.setattr(schedule_rescuer, "IDLE_INTERVAL", 0.0)
     monkeypatch.setattr(schedule_declarations, "RETIRE_DELAY", 0.5)

@@ -1,5 +1,5 @@
-"""The administration API of an app: `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`,
-`app.locks`, `app.stats`, `app.audit`, `app.system`.
+"""The administration API of an app: `app.jobs`, `app.dead`, `app.workflows`, `app.queues`, `app.tasks`, `app.schedules`,
+`app.instances`, `app.locks`, `app.stats`, `app.audit`, `app.system`.
 
 The same names are the commands of the command line and the paths of the HTTP API. Each class is a thin layer over the store: it
 checks its arguments, says what is allowed where one is wrong, and queries.
@@ -7,7 +7,7 @@ checks its arguments, says what is allowed where one is wrong, and queries.
 
 from drumbeat.admin.admin import Admin
 from drumbeat.admin.audit import Audit, new_act
-from drumbeat.admin.explain.reasons import Explanation, Reason, ReasonKind
+from drumbeat.admin.explain.reason import Explanation, Reason, ReasonKind
 from drumbeat.admin.history import RunQuery
 from drumbeat.admin.schedules import BackfillResult
 from drumbeat.admin.sync_api import SyncAdmin

@@ -22,6 +22,7 @@ from .stats import Stats
 from .system import System
 from .tasks import Tasks
 from .views import Run
+from .workflows import Workflows
 
 
 class Admin:
@@ -32,6 +33,7 @@ class Admin:
         self.registry = client.registry
         self.jobs = Jobs(client)
         self.dead = Dead(client)
+        self.workflows = Workflows(client)
         self.queues = Queues(client)
         self.tasks = Tasks(client)
         self.schedules = Schedules(client)

@@ -282,7 +282,7 @@ async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> 
             return PageResult(ids=ids, touched=touched, requested=requested, refused=refused, cancelled=answers)
         case Action.REPLAY:
             replayed = await store.jobs.replay(ids)
-            refused = [RefusedJob(each.id, _replay_refusal(each.conflict)) for each in replayed if not each.replayed]
+            refused = [RefusedJob(each.id, replay_refusal(each.conflict)) for each in replayed if not each.replayed]
             return PageResult(ids=ids, touched=len(ids) - len(refused), refused=refused, replayed=replayed)
         case Action.RUN_NOW:
             return PageResult(ids=ids, touched=await store.jobs.run_now(ids))
@@ -290,5 +290,5 @@ async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> 
             return PageResult(ids=ids, touched=await store.jobs.discard(ids))
 
 
-def _replay_refusal(conflict: JobId | None) -> str:
+def replay_refusal(conflict: JobId | None) -> str:
     return "it is no dead letter" if conflict is None else f"job {conflict} is live with the same key"

@@ -25,6 +25,7 @@ from drumbeat.plural import format_count
 from drumbeat.store.protocol import Store
 
 from . import malformed
+from .dependency_checks import CHECK_NAME, DependencySample, check_dependencies, read_dependencies
 from .health import read_past, read_recent
 from .health_rules import MAX_LAG_US, MAX_OVERDUE_US, describe_failures, queue_lag_us, unknown_tasks, worst_of
 from .instance_snapshot import InstanceSnapshot
@@ -52,6 +53,7 @@ class ClusterSnapshot(InstanceSnapshot, frozen=True, kw_only=True):
     hours: Sequence[Rollup] = ()
     """Of the last 8 days."""
     dead: int = 0
+    dependencies: DependencySample = DependencySample()
 
 
 async def examine(client: Client, clock: Clock) -> list[HealthCheck]:
@@ -66,6 +68,7 @@ async def examine(client: Client, clock: Clock) -> list[HealthCheck]:
 async def _take_snapshot(store: Store, client: Client, clock: Clock) -> ClusterSnapshot:
     inspect = store.inspect
     now = await inspect.now()
+    waiting = (await inspect.find_page(JobFilter(view=PendingView.WAITING, limit=MAX_EXAMINED))).items
     return ClusterSnapshot(
         now=now,
         dead_after=round(client.settings.dead_after * 1_000_000),
@@ -76,10 +79,11 @@ async def _take_snapshot(store: Store, client: Client, clock: Clock) -> ClusterS
         schedules=await store.schedules.list_page(limit=MAX_EXAMINED),
         locks=await _read_locks(store, clock),
         running=(await inspect.find_page(JobFilter(state=JobState.RUNNING, limit=MAX_EXAMINED))).items,
-        waiting=(await inspect.find_page(JobFilter(view=PendingView.WAITING, limit=MAX_EXAMINED))).items,
+        waiting=waiting,
         minutes=await read_recent(store, now),
         hours=await read_past(store, now),
         dead=(await inspect.count_jobs(JobFilter())).dead,
+        dependencies=await read_dependencies(store, waiting, MAX_EXAMINED),
     )
 
 
@@ -279,6 +283,11 @@ _CHECKS: tuple[tuple[str, Callable[[ClusterSnapshot], Iterator[HealthCheck]], st
     ("runs", _check_runs, "no task fails most of its runs, or more than before"),
     ("schedules", _check_schedules, "none is overdue"),
     ("locks", _check_locks, "none is stalled"),
+    (
+        CHECK_NAME,
+        lambda snapshot: check_dependencies(snapshot.dependencies, snapshot.now),
+        "no job waits for an old dead letter, and counts of open parents are right",
+    ),
     ("running jobs", _check_orphaned_jobs, "all belong to living processes"),
 )
 """Name, check, and what is said if it finds nothing."""

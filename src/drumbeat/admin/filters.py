@@ -45,6 +45,8 @@ class JobCriteria(TypedDict, total=False):
     """The instance that runs it, or ran it last."""
     parent: str | None
     """Jobs that the job with this id enqueued."""
+    workflow: str | None
+    """Jobs of the workflow with this id."""
     since: datetime | str | None
     """Enqueued at this time or later: by the clock of the program that enqueued it, to the millisecond. Text is ISO 8601 with a
     time zone."""
@@ -151,6 +153,7 @@ _READERS: dict[str, Reader] = {
     "schedule": _read_name,
     "instance": _text_reader("the id of an instance, 16 characters", _INSTANCE.fullmatch),
     "parent": _text_reader("the id of a job", is_job_id),
+    "workflow": _text_reader("the id of a workflow", is_job_id),
     "since": _read_timestamp,
     "until": _read_timestamp,
     "id": _text_reader("the id of a job or its beginning, at least 4 characters", _ID_PART.fullmatch, str.lower),

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from drumbeat.admin.explain.context import gather_context
-from drumbeat.admin.explain.reasons import Explanation, explain
+from drumbeat.admin.explain.parents import describe_wait
+from drumbeat.admin.explain.reason import Explanation
+from drumbeat.admin.explain.reasons import explain
+from drumbeat.core.dependencies import ParentLink
 from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.core.signals import SignalRecord
@@ -29,6 +32,7 @@ from .filters import (
     page_jobs,
     read_ended,
     read_filter,
+    read_limit,
     without_ended,
 )
 from .lineage import Lineage, read_lineage
@@ -96,6 +100,16 @@ class Jobs(AdminPart):
         read = read_filter({"before": before, "limit": limit})
         return await read_lineage(await self._client.store(), job, before=read.before, limit=min(read.limit, 500))
 
+    async def parents(self, id: str, *, limit: int = 50) -> builtins.list[ParentLink]:
+        """The jobs that a job depends on, those that it still waits for first. (Which job enqueued it: `lineage`.)"""
+        store, job = await self._client.store(), check_id(id)
+        return (await store.dependencies.list_parents([job], read_limit("limit", limit)))[job]
+
+    async def children(self, id: str, *, limit: int = 50) -> builtins.list[ParentLink]:
+        """The jobs that depend on a job, oldest first; `is_open`: they still wait for it."""
+        store, job = await self._client.store(), check_id(id)
+        return (await store.dependencies.list_children([job], read_limit("limit", limit)))[job]
+
     async def explain(self, id: str) -> Explanation:
         """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.
 
@@ -135,6 +149,8 @@ class Jobs(AdminPart):
             job = await self.show(which)
             if (signal := awaited_signal(job.suspended)) is not None:
                 raise InvalidArguments(f"job {which} waits for the signal {signal!r}: signal it", "id")
+            if (wait := describe_wait(job)) is not None and job.open_parents:
+                raise InvalidArguments(f"job {which} waits for {wait}: it starts when they have ended", "id")
             instead = "; replay a dead letter with dead.replay" if job.state is JobState.DEAD else ""
             raise InvalidArguments(f"job {which} is {job.state}: only a pending job can be run now{instead}", "id")
         return made_due

@@ -23,6 +23,7 @@ from .schedules import Schedules
 from .stats import Stats
 from .system import System
 from .tasks import Tasks
+from .workflows import Workflows
 
 
 class SyncJobs(SyncPart[Jobs]):
@@ -37,6 +38,8 @@ class SyncJobs(SyncPart[Jobs]):
     signals = SyncMethod(Jobs.signals)
     signal = SyncMethod(Jobs.signal)
     lineage = SyncMethod(Jobs.lineage)
+    parents = SyncMethod(Jobs.parents)
+    children = SyncMethod(Jobs.children)
     explain = SyncMethod(Jobs.explain)
     wait = SyncMethod(Jobs.wait)
     cancel = SyncMethod(Jobs.cancel)
@@ -65,6 +68,16 @@ class SyncDead(SyncPart[Dead]):
     select = SyncMethod(Dead.select)
     replay = SyncMethod(Dead.replay)
     discard = SyncMethod(Dead.discard)
+
+
+class SyncWorkflows(SyncPart[Workflows]):
+    """As `app.workflows`."""
+
+    list = SyncMethod(Workflows.list)
+    show = SyncMethod(Workflows.show)
+    graph = SyncMethod(Workflows.graph)
+    cancel = SyncMethod(Workflows.cancel)
+    replay = SyncMethod(Workflows.replay)
 
 
 class SyncQueues(SyncPart[Queues]):
@@ -145,6 +158,7 @@ class SyncAdmin:
     def __init__(self, admin: Admin) -> None:
         self.jobs = SyncJobs(admin.jobs)
         self.dead = SyncDead(admin.dead)
+        self.workflows = SyncWorkflows(admin.workflows)
         self.queues = SyncQueues(admin.queues)
         self.tasks = SyncTasks(admin.tasks)
         self.schedules = SyncSchedules(admin.schedules)

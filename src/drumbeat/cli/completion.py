@@ -88,5 +88,6 @@ instances = _make_completer(
     lambda app, _: app.instances.list(all=True), lambda each: (each.id, f"{each.host} {each.pid}")
 )
 locks = _make_completer(lambda app, _: app.locks.list(), lambda each: (each.name, f"{each.waiting} waiting"))
+workflows = _make_completer(lambda app, _: app.workflows.list(limit=20), lambda each: (each.id, each.name))
 jobs = _make_completer(_newest_jobs, lambda each: (each.id, f"{each.task} {each.state}"))
 dead_letters = _make_completer(lambda app, prefix: _newest_jobs(app, prefix, "dead"), lambda each: (each.id, each.task))

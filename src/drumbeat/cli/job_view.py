@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from drumbeat.admin.explain.parents import describe_wait
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import CliTarget
@@ -17,6 +18,7 @@ from drumbeat.redaction import mask_urls
 if TYPE_CHECKING:
     from drumbeat.admin.lineage import Lineage
     from drumbeat.app import Drumbeat
+    from drumbeat.core.dependencies import ParentLink
 
 MAX_ARGUMENTS_READ = 2_000
 """Characters of the arguments that a list reads: enough for a cell, and for secret names to be recognised."""
@@ -24,6 +26,8 @@ MAX_ARGUMENTS_READ = 2_000
 
 def format_state(job: Job, now: datetime) -> str:
     word = str(job.view(now))
+    if job.open_parents and word == "waiting":
+        return f"waiting ({format_count(job.open_parents, 'parent')})"
     return f"{word} (cancelling)" if job.cancel_requested and job.state is JobState.RUNNING else word
 
 
@@ -67,6 +71,21 @@ RUNS: output.TextTable[tuple[int, Attempt]] = output.TextTable(
     Column("error", lambda run, _: formatting.format_error(run[1].error, 80), elastic=True),
 )
 
+LINKS: output.TextTable[ParentLink] = output.TextTable(
+    Column("job", lambda link, _: link.id),
+    Column("task", lambda link, _: formatting.format_value(link.task, 40), elastic=True),
+    Column("state", lambda link, _: str(link.state or "pruned")),
+    Column("waits", lambda link, _: "yes" if link.is_open else "no"),
+    Column("if the parent fails", lambda link, _: str(link.if_fails), drop=2),
+    Column("passes on", lambda link, _: _format_binding(link), elastic=True, drop=1),
+)
+"""Parents or children of a job."""
+MAX_LINKS = 50
+
+
+def _format_binding(link: ParentLink) -> str:
+    return f"{link.binding} as {formatting.format_value(link.argument, 40)}" if link.binding else formatting.EMPTY
+
 
 def show_jobs(
     target: CliTarget,
@@ -91,13 +110,14 @@ def show_jobs(
 def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Job]]) -> None:
     """Everything about one job: a page, or JSON."""
 
-    async def read(app: Drumbeat) -> tuple[Job, list[Attempt]]:
-        return await find(app), await app.jobs.attempts(id)
+    async def read(app: Drumbeat) -> tuple[Job, list[Attempt], list[ParentLink], list[ParentLink]]:
+        job = await find(app)
+        return job, await app.jobs.attempts(id), await app.jobs.parents(id), await app.jobs.children(id)
 
-    job, attempts = call_app(target, read)
+    job, attempts, parents, children = call_app(target, read)
     now = utc_now()
     if target.json:
-        output.print_json(to_json_record(job, now, attempts=attempts))
+        output.print_json(to_json_record(job, now, attempts=attempts, parents=parents, children=children))
         return
     blocks = {"Arguments": formatting.format_arguments_indented(job.args)}
     if job.progress is not None:
@@ -118,6 +138,10 @@ def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Jo
     if attempts:
         output.print_line("")
         RUNS.show(list(enumerate(attempts, start=1)), now)
+    for title, links in (("It depends on", parents), ("Jobs that depend on it", children)):
+        if links:
+            output.print_line(f"\n{title}{':' if len(links) < MAX_LINKS else f' (the first {MAX_LINKS}):'}")
+            LINKS.show(links, now)
 
 
 def show_lineage(target: CliTarget, id: str, before: str | None, limit: int) -> None:
@@ -172,8 +196,9 @@ def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
         "finished at": formatting.format_exact(job.finished_at, now),
         "took": formatting.format_elapsed(job.started_at, job.finished_at),
         "instance": formatting.format_value(job.instance),
-        "waits for": formatting.format_value(job.blocked_on, 200),
-        "parent": formatting.format_value(job.parent),
+        "waits for": formatting.format_value(describe_wait(job), 200),
+        "workflow": formatting.format_value(job.workflow),
+        "enqueued by": formatting.format_value(job.parent),
         "on dead": formatting.format_value(job.on_dead, 200),
         "replays": str(job.replays) if job.replays else formatting.EMPTY,
         "result error": formatting.format_value(mask_urls(job.result_error or ""), 400),

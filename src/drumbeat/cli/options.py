@@ -163,6 +163,7 @@ search_options = (
     option(
         "--instance", metavar="ID", shell_complete=completion.instances, help="That this instance runs, or ran last."
     ),
+    option("--workflow", metavar="ID", shell_complete=completion.workflows, help="Of this workflow."),
     option("--since", type=PAST, metavar="WHEN", help="Enqueued at this time or later, or within: 2h."),
     option("--until", type=PAST, metavar="WHEN", help="Enqueued before this time, or longer ago: 2h."),
 )

@@ -51,6 +51,8 @@ STYLES = {
     "paused": "yellow",
     "crashed": "red",
     "retry": "yellow",
+    "failed": "red",
+    "cancelling": "yellow",
 }
 
 

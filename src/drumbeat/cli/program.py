@@ -30,6 +30,7 @@ GROUPS = {
         "doctor": "Check the store and the cluster, and say what to do about problems.",
         "jobs": "List, show and cancel jobs, or run them now.",
         "dead": "List, show, group, replay or discard dead letters.",
+        "workflows": "List and show workflows, cancel them, or replay what failed of them.",
         "queues": "List, show, pause and resume queues.",
         "tasks": "List and show tasks, with the numbers of their jobs.",
         "schedules": "List, preview, create, change, pause schedules; show their fires.",

@@ -13,6 +13,7 @@ The engines apply these rules inside the store; tests/contract/test_rules_depend
 all combinations.
 """
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import assert_never
@@ -20,6 +21,9 @@ from typing import assert_never
 import msgspec
 
 from drumbeat.core.claim import WriteStatus
+from drumbeat.core.edge import Binding as Binding
+from drumbeat.core.edge import IfParentFails as IfParentFails
+from drumbeat.core.edge import NewEdge as NewEdge
 from drumbeat.core.job import AddResult, Failure, JobState, NewJob
 from drumbeat.core.step import NewStep
 from drumbeat.ids import InstanceId, JobId
@@ -28,34 +32,6 @@ BLOCKED_ON_PARENTS = "parents"
 """`blocked_on` of a job that has open parents. One value for all: workers ask the store for the distinct ones."""
 MAX_ADVANCED = 1_000
 """Edges that one call of `advance` follows."""
-
-
-class IfParentFails(StrEnum):
-    """What becomes of a child when a parent dies, is cancelled, expires or is discarded."""
-
-    CANCEL = "cancel"  # it is cancelled, too; the replay of a dead parent makes it wait again
-    RUN = "run"  # it runs
-    WAIT = "wait"  # of a dead letter it waits for the replay; cancelled, as by CANCEL, if nobody can replay the parent any more
-
-
-class Binding(StrEnum):
-    """What a child gets of a parent, as an argument."""
-
-    NONE = ""
-    RESULT = "result"
-    OUTCOME = "outcome"  # the result, or how it failed
-    RESULTS = "results"  # of many parents one argument, read in pages
-
-
-class NewEdge(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A child waits for a parent. The edges of a child are in the order in which it names its parents."""
-
-    parent: JobId
-    child: JobId
-    if_fails: IfParentFails = IfParentFails.CANCEL
-    binding: Binding = Binding.NONE
-    argument: str = ""
-    """The parameters of the child that get it, separated by spaces."""
 
 
 class NewWorkflow(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,5 +182,12 @@ def parent_failure(parent: JobId, task: str, event: ParentEvent) -> Failure:
     return Failure(type="ParentFailed", message=f"its parent {parent} (task {task}) {_EVENTS[event]}")
 
 
+def failed_parent(error: Failure | None) -> JobId | None:
+    """The parent that `parent_failure` names; None: the job was cancelled for another reason."""
+    found = _FAILED_PARENT.match(error.message) if error is not None and error.type == "ParentFailed" else None
+    return None if found is None else JobId(found[1])
+
+
+_FAILED_PARENT = re.compile(r"its parent ([0-9a-f-]{36}) ")
 WORKFLOW_CANCELLED = Failure(type="WorkflowCancelled", message="its workflow was cancelled")
 """Why a job of a cancelled workflow was cancelled when its parents had ended."""

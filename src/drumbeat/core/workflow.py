@@ -1,6 +1,7 @@
 """Workflows: jobs that have a name together. A workflow is what its jobs are: nothing is counted in its own record."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -14,7 +15,20 @@ MAX_GRAPH_NODES = 200
 """Larger workflows are shown collapsed, by task."""
 MAX_COUNTED_NODES = 10_000
 """Nodes of a workflow that are read to count and to collapse them."""
+_LIVE = frozenset({"pending", "waiting", "running"})
 FAILED_STATES = frozenset({JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
+
+
+class WorkflowState(StrEnum):
+    """One word for a workflow, from what its jobs are."""
+
+    PENDING = "pending"  # none of its jobs has begun
+    RUNNING = "running"  # some have; others run, or are to
+    WAITING = "waiting"  # all that is left waits, and a dead letter is among the others: somebody must decide
+    CANCELLING = "cancelling"  # it was cancelled, and jobs of it still run
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # it has ended, and some of its jobs died, expired or were cancelled
+    CANCELLED = "cancelled"
 
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +45,21 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_live(self) -> bool:
         """Whether any of its jobs has not ended."""
-        return any(self.counts.get(state) for state in ("pending", "waiting", "running"))
+        return any(self.counts.get(state) for state in _LIVE)
+
+    @property
+    def state(self) -> WorkflowState:
+        """What people call it."""
+        has = {state for state, number in self.counts.items() if number}
+        if not has & _LIVE:
+            if self.cancelled_at is not None:
+                return WorkflowState.CANCELLED
+            return WorkflowState.FAILED if has & FAILED_STATES else WorkflowState.SUCCEEDED
+        if self.cancelled_at is not None:
+            return WorkflowState.CANCELLING
+        if not has - {"pending", "waiting"}:
+            return WorkflowState.PENDING
+        return WorkflowState.WAITING if "dead" in has and not has & {"pending", "running"} else WorkflowState.RUNNING
 
 
 class GraphNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,8 @@ LONG_TEXTS = ("args", "progress", "result")
 """Lists read only the beginning of these."""
 
 STORED: tuple[str, ...] = StoredJobRow.__struct_fields__
-NEW: tuple[str, ...] = NewJob.__struct_fields__
+NEW: tuple[str, ...] = tuple(name for name in NewJob.__struct_fields__ if name != "after")
+"""Edges are rows of their own."""
 LIVE = tuple(
     column
     for name in STORED

@@ -122,6 +122,8 @@ class KitWorker:
             return True  # it has not begun yet
         if parts.reporter.held:
             return not self.running_jobs()
+        while await self._store.dependencies.advance():  # what waits for jobs that have ended becomes due
+            pass
         served = set(parts.fetcher.queues)
         queues = await self._store.inspect.list_queues()
         return any(queue.ready and not queue.paused for queue in queues if queue.name in served)

@@ -20,6 +20,7 @@ from drumbeat.errors import (
     StoreFull,
     UniqueConflict,
     UnknownTask,
+    WorkflowNotFound,
 )
 from drumbeat.redaction import mask_urls
 from drumbeat.web.fields import doc
@@ -87,6 +88,8 @@ def to_problem(error: Exception) -> Problem:
             return Problem(404, str(error), argument="task", type="unknown-task")
         case JobNotFound():
             return Problem(404, str(error), argument="id", type="job-not-found")
+        case WorkflowNotFound():
+            return Problem(404, str(error), argument="id", type="workflow-not-found")
         case JobExpired():
             return Problem(410, str(error), argument="id", type="job-expired")
         case UniqueConflict():

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from drumbeat.codec import JsonCodec, Unstorable
+from drumbeat.codec import Unstorable
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
+from drumbeat.protocols import WorkerApp
 from drumbeat.store.protocol import Transactional
 from drumbeat.worker.job_steps import JobSteps, StepContext, StepPort
 from drumbeat.worker.result import RanJob, ResultEncoder, success_follow_up
@@ -31,7 +32,7 @@ class JobCompleter:
         now: Callable[[], int],
         on_success: Mapping[str, str],
         steps: StepPort,
-        codec: JsonCodec,
+        app: WorkerApp,
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
@@ -40,7 +41,8 @@ class JobCompleter:
         self._now = now
         self._on_success = on_success
         """The on_success tasks by the names of their tasks."""
-        self._step_context = StepContext(steps, transactional, identity, now, encode_result, codec)
+        codec, enqueuer = app.registry.codec, app.client
+        self._step_context = StepContext(steps, transactional, identity, now, encode_result, codec, enqueuer)
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 

@@ -9,13 +9,15 @@ there, and does not call the function again. Records are read once, by the first
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
 from drumbeat.context import Aborted, AbortReason, RunningJob
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimRef, WriteStatus
+from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
+from drumbeat.core.job import NewJob
 from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import (
     MAX_RESULT_BYTES,
@@ -29,10 +31,13 @@ from drumbeat.core.step import (
 from drumbeat.core.suspension import FOREVER_US, Suspension
 from drumbeat.durations import to_us
 from drumbeat.errors import ClaimLost, SignalTimedOut, StepError
+from drumbeat.handle import JobHandle
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.names import short_repr
+from drumbeat.protocols import Enqueuer
 from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
 from drumbeat.store.protocol import Transactional
+from drumbeat.worker.added_jobs import build_graph, handles_of, handles_of_ids
 from drumbeat.worker.result import ResultEncoder
 
 log = logging.getLogger(__name__)
@@ -57,6 +62,16 @@ class StepPort(Protocol):
 
     def take_signal_sync(self, wait: SignalWait) -> TakenSignal: ...
 
+    async def page_results(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]: ...
+
+    def page_results_sync(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]: ...
+
+    async def add_graph(self, graph: NewGraph) -> GraphAnswer:
+        """Store jobs in the workflow of the job that runs, with graph.step."""
+        ...
+
+    def add_graph_sync(self, graph: NewGraph) -> GraphAnswer: ...
+
     async def run_in_thread(self, call: Callable[[], Any]) -> Any: ...
 
 
@@ -69,6 +84,7 @@ class StepContext(NamedTuple):
     now: Callable[[], int]
     encode: ResultEncoder
     codec: JsonCodec
+    enqueuer: Enqueuer
 
 
 class JobSteps:
@@ -131,6 +147,39 @@ class JobSteps:
         except ClaimLost as lost:
             self._settle(False, lost)
         return kept
+
+    async def add(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]:
+        self._enter(StepKind.STEP, name)
+        if self._must_load:
+            self._learn(await self._port.load(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._handles_on_record(known)
+        graph = self._build_graph(name, calls)
+        with self._inside(name):
+            return self._end_add(graph, await self._port.add_graph(graph))
+
+    def add_sync(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]:
+        self._enter(StepKind.STEP, name)
+        if self._must_load:
+            self._learn(self._port.load_sync(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._handles_on_record(known)
+        graph = self._build_graph(name, calls)
+        with self._inside(name):
+            return self._end_add(graph, self._port.add_graph_sync(graph))
+
+    def _build_graph(self, name: str, calls: Iterable[NewJob[Any]]) -> NewGraph:
+        graph = build_graph(self._context.enqueuer, self._claim, name, calls, self._context.now())
+        assert graph.step is not None
+        self._charge(name, len(graph.step.result))
+        return graph
+
+    def _end_add(self, graph: NewGraph, answer: GraphAnswer) -> list[JobHandle[Any]]:
+        self._settle(answer.status is not WriteStatus.STALE)
+        return handles_of(self._context.enqueuer, answer)
+
+    def _handles_on_record(self, known: StepRecord) -> list[JobHandle[Any]]:
+        return handles_of_ids(self._context.enqueuer, self._decode(known, list[str]))
 
     async def sleep(self, delay_us: int, name: str) -> None:
         self._enter(StepKind.SLEEP, name)

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Generator
 from contextlib import suppress
 from contextvars import Token
-from sys import modules
 from types import coroutine
 from typing import Any
 
@@ -28,13 +27,13 @@ from drumbeat.worker.child_runner import ChildRunner
 from drumbeat.worker.commit_check import CompletionVerifier, UnverifiedCompletion
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
+from drumbeat.worker.parent_results import DecodedJob, ParentResults
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult
 from drumbeat.worker.task_spec import Arguments, TaskSpec, unknown_task_outcome
 from drumbeat.worker.thread_pool import ThreadPool
-
-TRACE_CHECK_INTERVAL = 0.1
+from drumbeat.worker.trace_check import TraceCheck
 
 
 class SlotAbandoned(Exception):
@@ -56,6 +55,7 @@ class JobRunner:
         child_runner: ChildRunner | None,
         verifier: CompletionVerifier,
         completer: Completer,
+        parents: ParentResults,
     ) -> None:
         self._task_specs = core.task_specs
         self.batch_tasks = frozenset(name for name, spec in core.task_specs.items() if spec.batch is not None)
@@ -73,13 +73,14 @@ class JobRunner:
         self._child_runner = child_runner
         self._verifier = verifier
         self._completer = completer
+        self._parents = parents
         self.is_cancelled = False
         """The whole worker is being cancelled: running jobs are handed over, and no slot goes on."""
         self.abandoned_jobs: list[ClaimedJob] = []
         """The jobs that ran at that time."""
         self._forks = FORKS.count
         self._emits_started = core.events.has_subscribers(JobStarted)
-        self._traced, self._trace_check_at = False, float("-inf")
+        self._is_traced = TraceCheck(core.clock).is_traced
 
     def group_size(self, job: ClaimedJob) -> int:
         """How many jobs of this batch task may run in one call. Crash suspects, and jobs in child processes, run alone."""
@@ -89,7 +90,7 @@ class JobRunner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""
         spec = self._task_specs.get(job.task)
-        is_plain = spec is not None and spec.is_plain and not job.crashes and job.expires_at is None
+        is_plain = spec is not None and spec.is_plain and not (job.crashes or job.binds) and job.expires_at is None
         if spec is None or not is_plain or self._emits_started or self._is_traced():
             await self.run(slot, me, [job])
             return
@@ -150,15 +151,27 @@ class JobRunner:
             return
         ready: list[ClaimedJob] = []
         arguments: list[Arguments] = []
+        bound_args: str | None = None
         for job in group:
-            decoded = spec.decode_arguments(job)
+            if job.binds:
+                bound_args, decoded = await self._decode_bound(job, spec)
+            else:
+                decoded = spec.decode_arguments(job)
             if isinstance(decoded, tuple):
                 ready.append(job)
                 arguments.append(decoded)
             else:
                 self._put_undecoded(job, spec, decoded)
         if ready:
-            await self._run(slot, me, spec, ready, arguments)
+            await self._run(slot, me, spec, ready, arguments, bound_args)
+
+    async def _decode_bound(self, job: ClaimedJob, spec: TaskSpec) -> DecodedJob:
+        try:
+            return await self._parents.decode(job, spec)
+        except asyncio.CancelledError:
+            if not self.is_cancelled:  # this slot goes on, without this job
+                self._reporter.release([job])
+            raise
 
     def _drop_expired(self, group: list[ClaimedJob]) -> list[ClaimedJob]:
         """End the jobs that must not start any more. `store_now` is never before the claim, so what had expired when it was
@@ -171,15 +184,6 @@ class JobRunner:
                 self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.EXPIRED))
         return [job for job in group if not has_expired(job, now)]
 
-    def _is_traced(self) -> bool:
-        """Checked ten times a second: with OpenTelemetry imported but unused, a check costs a tenth of a short job."""
-        if tracing.API not in modules:
-            return False
-        now = self._clock.monotonic()
-        if now >= self._trace_check_at:
-            self._traced, self._trace_check_at = tracing.get_span_factory() is not None, now + TRACE_CHECK_INTERVAL
-        return self._traced
-
     def _put_undecoded(self, job: ClaimedJob, spec: TaskSpec, decoded: HandlerResult | Outcome) -> None:
         if isinstance(decoded, Outcome):
             self._reporter.put(decoded)
@@ -188,7 +192,13 @@ class JobRunner:
             self._put_outcome(job, spec, decoded, now, now)
 
     async def _run(
-        self, slot: int, me: "asyncio.Task[Any]", spec: TaskSpec, jobs: list[ClaimedJob], arguments: list[Arguments]
+        self,
+        slot: int,
+        me: "asyncio.Task[Any]",
+        spec: TaskSpec,
+        jobs: list[ClaimedJob],
+        arguments: list[Arguments],
+        bound_args: str | None,
     ) -> None:
         started = self._store_now()
         running = RunningJob(jobs[0], self._reporter.put_progress, self._completer, self._clock.now_us, started)
@@ -196,6 +206,7 @@ class JobRunner:
         is_suspect = bool(jobs[0].crashes) and spec.runs_own_code
         child_runner = self._child_runner if spec.pool == "process" or is_suspect else None
         run = HandlerRun(jobs, spec.name, running, me, started, spec.pool == "thread" and child_runner is None)
+        run.bound_args = bound_args
         self._runs.add(run)
         self._journal.record_start(slot, jobs)
         if self._emits_started:

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 from drumbeat import Drumbeat
 from drumbeat.web.pages import PAGES
+from tests.contract.flows import DIAMOND, add_flow
 from tests.contract.test_locks import enter
 from tests.web.browser.shop import MAIL, dead_letters, enqueue, working
 
@@ -21,6 +22,7 @@ async def furnish(app: Drumbeat) -> None:
     await app.queues.pause("default", reason="their server is down", by="grace")
     await app.schedules.create(app._internals.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
     store = await app._internals.store()
+    await add_flow(store, DIAMOND, labels={"customer": "ada"}, task="send_mail", queue="flows")
     for name in ("ada", "bob"):
         await enter(store, "ledger", owner=f"shop on {name}")
     await enter(store, "rest", owner="shop on cyd", limit=2, per=60_000_000)
@@ -33,6 +35,7 @@ async def places(app: Drumbeat) -> list[str]:
     names = {
         "/jobs/{id}": [str(id) for id in jobs.values()],
         "/queues/{name}": [MAIL],
+        "/workflows/{id}": [each.id for each in await app.workflows.list()],
         "/tasks/{name}": ["send_mail"],
         "/schedules/{name}": ["weekly"],
         "/schedules/{name}/edit": ["weekly"],

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from drumbeat.admin.instance_snapshot import InstanceSnapshot
 from drumbeat.client import Client
 from drumbeat.core.claim import blocked_on_version
+from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, ParentLink
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Failure, Job, JobState, PendingView
 from drumbeat.core.job_query import QueueStats
 from drumbeat.core.lock import LockInfo, describe_job
 from drumbeat.core.schedule import Schedule, parse_blocking_schedule
+from drumbeat.core.workflow import Workflow
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId
 from drumbeat.store.job_reads import get_job
@@ -23,6 +25,9 @@ MAX_LOCKS = 1_000
 """Locks in use that are listed, by name."""
 MAX_LOCKS_READ = 100
 """Locks of those whose waiters are read."""
+
+MAX_PARENTS = 20
+"""Parents of the explained job that are read, open ones first."""
 
 
 class ExplainContext(InstanceSnapshot, frozen=True, kw_only=True):
@@ -40,6 +45,10 @@ class ExplainContext(InstanceSnapshot, frozen=True, kw_only=True):
     """The schedule that it waits for."""
     locks: Sequence[LockInfo] = ()
     """The locks that it waits for."""
+    parents: Sequence[ParentLink] = ()
+    """Some of the jobs that it depends on, open ones first."""
+    workflow: Workflow | None = None
+    """Its workflow, if that was cancelled."""
 
     def queue_workers(self) -> list[Instance]:
         """Workers that take its queue."""
@@ -64,12 +73,15 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
     job = await get_job(store, id)
     now = await store.inspect.now()
     dead_after = round(client.settings.dead_after * 1_000_000)
+    workflow = await _read_cancelled_workflow(store, job)
     if job.state not in (JobState.PENDING, JobState.RUNNING):
-        return ExplainContext(job=job, now=now, dead_after=dead_after)
+        return ExplainContext(job=job, now=now, dead_after=dead_after, workflow=workflow)
     instances = await store.inspect.list_instances()
     if job.state is JobState.RUNNING:
         locks = await _read_waited_locks(store, describe_job(id))
-        return ExplainContext(job=job, now=now, dead_after=dead_after, instances=instances, locks=locks)
+        return ExplainContext(
+            job=job, now=now, dead_after=dead_after, instances=instances, locks=locks, workflow=workflow
+        )
     task, blocking = client.registry.find(job.task), parse_blocking_schedule(job.blocked_on)
     queues = {queue.name: queue for queue in await store.inspect.list_queues()}
     return ExplainContext(
@@ -86,7 +98,18 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         else task.options.resolve_retries(client.settings),
         error=await _read_last_error(store, job),
         schedule=None if blocking is None else await store.schedules.get(blocking),
+        parents=(await store.dependencies.list_parents([id], MAX_PARENTS))[id]
+        if job.blocked_on == BLOCKED_ON_PARENTS
+        else (),
+        workflow=workflow,
     )
+
+
+async def _read_cancelled_workflow(store: Store, job: Job) -> Workflow | None:
+    if job.workflow is None or job.state is JobState.SUCCEEDED:
+        return None
+    found = (await store.workflows.get([job.workflow])).get(job.workflow)
+    return None if found is None or found.cancelled_at is None else found
 
 
 async def _read_last_error(store: Store, job: Job) -> Failure | None:

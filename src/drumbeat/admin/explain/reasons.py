@@ -9,63 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from enum import StrEnum
-from typing import Annotated
-
-import msgspec
 
 from drumbeat.admin.explain.context import MAX_AHEAD, ExplainContext
+from drumbeat.admin.explain.parents import cancelled_because, explain_cancelled_workflow, explain_parents
+from drumbeat.admin.explain.reason import Explanation, Fact, Reason, ReasonKind
 from drumbeat.admin.explain.suspended import describe_suspended
-from drumbeat.core.field_doc import doc
+from drumbeat.core.dependencies import failed_parent
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import JobState
 from drumbeat.core.lock import LockInfo, TicketInfo, describe_job, parse_job
 from drumbeat.durations import SECOND_US, format_ago, format_length, format_utc, from_us, to_iso, to_us
-from drumbeat.ids import JobId
 from drumbeat.plural import format_count
 from drumbeat.redaction import format_error
 
 PROMPT_START_US = 5_000_000
 """A job that nothing blocks starts sooner than this."""
-
-Fact = str | int | float | bool | None
-
-
-class ReasonKind(StrEnum):
-    NOT_DUE = "not_due"
-    RETRYING = "retrying"
-    ASLEEP = "asleep"  # its handler sleeps
-    SIGNAL = "signal"  # its handler waits for a signal
-    QUEUE_PAUSED = "queue_paused"
-    NO_WORKER = "no_worker"
-    NO_WORKER_FOR_QUEUE = "no_worker_for_queue"
-    NO_WORKER_FOR_TASK = "no_worker_for_task"
-    OTHER_VERSION = "other_version"
-    BEHIND_JOB = "behind_job"  # a fire that waits for the fire before it
-    SLOTS_FULL = "slots_full"
-    JOBS_BEFORE = "jobs_before"  # slots are free, but other jobs are claimed first
-    NEXT = "next"  # nothing blocks it
-    LOCK = "lock"  # runs, and waits for a lock
-    RATE = "rate"  # runs, and waits for a rate window
-    CANCELLING = "cancelling"  # runs, and was asked to stop
-    WORKER_SILENT = "worker_silent"  # its worker sends no heartbeats any more
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    kind: ReasonKind
-    text: Annotated[str, doc("One sentence for people.")]
-    facts: Annotated[dict[str, Fact], doc("The same for programs; timestamps are RFC 3339 text.")]
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job does not run, or that it does."""
-
-    job: JobId
-    view: Annotated[str, doc("ready, scheduled, running ...")]
-    at: Annotated[datetime, doc("By the store's clock.")]
-    reasons: Annotated[list[Reason], doc("At least one; the decisive one first.")]
 
 
 def explain(context: ExplainContext) -> Explanation:
@@ -83,7 +41,14 @@ def explain(context: ExplainContext) -> Explanation:
 def _explain_pending(context: ExplainContext) -> Iterator[Reason]:
     found = [
         reason
-        for reason in (_not_due(context), _behind_job(context), _queue_paused(context), _no_capable_worker(context))
+        for reason in (
+            *explain_parents(context.job, context.parents),
+            explain_cancelled_workflow(context.workflow, context.now),
+            _not_due(context),
+            _behind_job(context),
+            _queue_paused(context),
+            _no_capable_worker(context),
+        )
         if reason is not None
     ]
     yield from found or [_queue_position(context)]
@@ -248,6 +213,8 @@ def _explain_running(context: ExplainContext) -> Iterator[Reason]:
         yield _waits_for_lock(context, lock)
     if job.cancel_requested:
         yield Reason(kind=ReasonKind.CANCELLING, text="it was asked to stop, and has not stopped yet", facts={})
+    if (cancelled := explain_cancelled_workflow(context.workflow, context.now)) is not None:
+        yield cancelled
     since = "" if job.started_at is None else f" since {_format_when(job.started_at, context.now)}"
     facts: dict[str, Fact] = {
         "since": None if job.started_at is None else to_iso(job.started_at),
@@ -316,19 +283,20 @@ def _explain_ended(context: ExplainContext) -> Reason:
     error = "" if job.error is None else f" of {format_error(job.error)}"
     texts = {
         JobState.SUCCEEDED: f"it has ended: it succeeded{when}",
-        JobState.CANCELLED: f"it has ended: it was cancelled{when}",
+        JobState.CANCELLED: f"it has ended: it was cancelled{when}{cancelled_because(job, context.workflow)}",
         JobState.EXPIRED: f"it has expired{when}: it had to start before {_format_expiry(job.expires_at)}, and did not",
         JobState.DEAD: f"it has ended: it died{error}{when}; `drumbeat dead show {job.id}` tells more",
     }
-    return Reason(
-        kind=ReasonKind.ENDED,
-        text=texts[job.state],
-        facts={
-            "state": str(job.state),
-            "at": None if at is None else to_iso(at),
-            "error": None if job.error is None else format_error(job.error),
-        },
-    )
+    facts: dict[str, Fact] = {
+        "state": str(job.state),
+        "at": None if at is None else to_iso(at),
+        "error": None if job.error is None else format_error(job.error),
+    }
+    if (parent := failed_parent(job.error)) is not None:
+        facts["parent"] = parent
+    if context.workflow is not None:
+        facts["workflow"] = context.workflow.id
+    return Reason(kind=ReasonKind.ENDED, text=texts[job.state], facts=facts)
 
 
 def _format_expiry(at: datetime | None) -> str:

@@ -12,6 +12,7 @@ from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.names import check_priority
+from drumbeat.store.job_columns import NEW
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
 from drumbeat.store.redis.record_format import JobHeader, pairs
@@ -24,9 +25,7 @@ _UNIQUE_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.va
 
 _VARYING = ("id", "args", "key")
 # The plain attribute of an enum member: `.value` is a function call.
-_template_fields = attrgetter(
-    *("unique._value_" if name == "unique" else name for name in NewJob.__struct_fields__ if name not in _VARYING)
-)
+_template_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW if name not in _VARYING))
 _FIELDS_AFTER_KEY = JobHeader.__struct_fields__[JobHeader.__struct_fields__.index("key") + 1 :]
 _get_fields_after_key = attrgetter(*(name for name in _FIELDS_AFTER_KEY if name != "schedule"))
 _SCHEDULE = _FIELDS_AFTER_KEY.index("schedule")

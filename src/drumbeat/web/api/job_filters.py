@@ -30,6 +30,7 @@ class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     schedule: Annotated[str | None, doc("Jobs created by this schedule.")] = None
     instance: Annotated[str | None, doc("Jobs whose current or last run is there.")] = None
     parent: Annotated[str | None, doc("Jobs that the job with this id enqueued.")] = None
+    workflow: Annotated[str | None, doc("Jobs of the workflow with this id.")] = None
     since: Annotated[datetime | None, doc("Created at or after this time, with offset.")] = None
     until: Annotated[datetime | None, doc("Created before this time.")] = None
     id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None

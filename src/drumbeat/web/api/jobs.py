@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.ended_between import find_ended_between
-from drumbeat.admin.explain.reasons import Explanation
+from drumbeat.admin.explain.reason import Explanation
 from drumbeat.admin.filters import read_ended
+from drumbeat.core.dependencies import ParentLink
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
 from drumbeat.ids import JobId
@@ -27,6 +28,8 @@ from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest, refuse_with
 from drumbeat.web.route import clamp_limit
 
+MAX_LINKS = 50
+"""Parents and children of a job that are listed."""
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
 
@@ -125,8 +128,24 @@ def parse_arguments(given: Raw | UnsetType) -> str:
     return text
 
 
+class JobDetail(JobRecord, frozen=True, kw_only=True):
+    """A job with the jobs that it depends on, and those that depend on it."""
+
+    parents: Annotated[list[ParentLink], doc("Those that it still waits for first; at most 50.")]
+    children: Annotated[list[ParentLink], doc("Oldest first; at most 50.")]
+
+
 async def show(request: DashboardRequest, id: str) -> JobRecord:
     return await records.build_full_record(await request.app.jobs.show(id), await request.store_time())
+
+
+async def show_detail(request: DashboardRequest, id: str) -> JobDetail:
+    job = await show(request, id)
+    return JobDetail(
+        **{name: getattr(job, name) for name in JobRecord.__struct_fields__},
+        parents=await request.app.jobs.parents(id, limit=MAX_LINKS),
+        children=await request.app.jobs.children(id, limit=MAX_LINKS),
+    )
 
 
 async def list_attempts(request: DashboardRequest, id: str) -> Page[Attempt]:

@@ -15,6 +15,7 @@ from drumbeat.web.api import (
     status,
     system,
     tasks,
+    workflows,
 )
 from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route, make_route
 
@@ -39,7 +40,7 @@ API_ROUTES: tuple[Route, ...] = (
     _write("POST /audit/{id}/stop", audit.stop_act, ADMIN, "audit.stop", "Stop a background act on many jobs"),
     _get("/jobs", jobs.list_jobs, "Jobs, newest first"),
     _get("/jobs/counts", jobs.count_jobs, "How many jobs are in which state"),
-    _get("/jobs/{id}", jobs.show, "One job"),
+    _get("/jobs/{id}", jobs.show_detail, "One job, with its parents and children"),
     _get("/jobs/{id}/attempts", jobs.list_attempts, "All runs of a job that have ended, oldest first"),
     _get("/jobs/{id}/steps", job_steps.list_steps, "Its steps, sleeps, waits and signals"),
     _get("/jobs/{id}/lineage", jobs.show_lineage, "Which job enqueued it, and which jobs it enqueued"),
@@ -58,6 +59,13 @@ API_ROUTES: tuple[Route, ...] = (
     _write("POST /dead/discard", dead.discard_many, ADMIN, "dead.discard", "Discard many dead letters"),
     _write("POST /dead/{id}/replay", dead.replay, OPERATOR, "dead.replay", "Replay a dead letter"),
     _write("POST /dead/{id}/discard", dead.discard, ADMIN, "dead.discard", "Discard a dead letter"),
+    _get("/workflows", workflows.list_workflows, "Workflows, newest first"),
+    _get("/workflows/{id}", workflows.show, "One workflow with the counts of its jobs"),
+    _get("/workflows/{id}/graph", workflows.show_graph, "Its jobs and what they wait for; of a large one by task"),
+    _write(
+        "POST /workflows/{id}/cancel", workflows.cancel, ADMIN, "workflows.cancel", "Cancel what is left of a workflow"
+    ),
+    _write("POST /workflows/{id}/replay", workflows.replay, ADMIN, "workflows.replay", "Replay its dead letters"),
     _get("/queues", queues.list_queues, "All queues"),
     _get("/queues/{name}", queues.show, "One queue"),
     _write("POST /queues/{name}/pause", queues.pause, OPERATOR, "queues.pause", "Pause a queue"),

@@ -19,6 +19,7 @@ from . import (
     system,
     tasks,
     timeline,
+    workflows,
 )
 
 PAGES: tuple[Route, ...] = (
@@ -27,6 +28,8 @@ PAGES: tuple[Route, ...] = (
     make_route("GET /jobs/export", job_export.export, "All jobs that match, as JSON lines"),
     make_route("GET /jobs/{id}", job.show, "Page: one job"),
     make_route("GET /dead", dead.show, "Page: dead letters"),
+    make_route("GET /workflows", workflows.index, "Page: workflows"),
+    make_route("GET /workflows/{id}", workflows.show, "Page: one workflow with its graph"),
     make_route("GET /queues", queues.show_all, "Page: all queues"),
     make_route("GET /queues/{name}", queues.show_one, "Page: one queue"),
     make_route("GET /tasks", tasks.index, "Page: all tasks"),

@@ -14,7 +14,14 @@ from .formatting import quote_segment
 from .layout import render_page
 
 ROWS = 50
-RESOURCE_PATHS = {"jobs": "/jobs", "dead": "/jobs", "queues": "/queues", "schedules": "/schedules", "locks": "/locks"}
+RESOURCE_PATHS = {
+    "jobs": "/jobs",
+    "dead": "/jobs",
+    "workflows": "/workflows",
+    "queues": "/queues",
+    "schedules": "/schedules",
+    "locks": "/locks",
+}
 """What acts are about, the first part of their verbs: where its pages are."""
 
 

@@ -7,16 +7,18 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.admin.explain.reasons import Reason
+from drumbeat.admin.explain.parents import describe_blocked_on
+from drumbeat.admin.explain.reason import Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.core.suspension import awaited_signal
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, is_job_id
 from drumbeat.web.api import dead, job_steps, jobs
 from drumbeat.web.api.records import JobRecord
+from drumbeat.web.api.workflows import find_workflow
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import DANGER, ActionButton, build_button
-from .formatting import between, first_line
+from .formatting import between, first_line, short_id
 from .job_records import describe_suspension, record_views
 from .layout import render_page
 from .timeline_items import RUN_STYLES
@@ -28,8 +30,11 @@ FACT_PATHS = {
     "schedule": "/schedules/",
     "behind": "/jobs/",
     "instance": "/instances/",
+    "parent": "/jobs/",
+    "parents": "/jobs/",
+    "workflow": "/workflows/",
 }
-"""Facts of a reason that have a page."""
+"""Facts of a reason that have a page; several ids are separated by spaces."""
 MIN_DELAY_SECONDS = 1.0
 MAX_DESCENDANTS = 30
 """Of its tree; the rest is on further pages."""
@@ -74,7 +79,9 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
     )
     runs = await jobs.load_attempts(request, job.id)
     recorded = await job_steps.load_steps(request, job.id)
-    reasons = (await jobs.explain(request, id)).reasons if job.state in LIVE else ()
+    parents = await request.app.jobs.parents(id, limit=jobs.MAX_LINKS)
+    children = await request.app.jobs.children(id, limit=jobs.MAX_LINKS)
+    reasons = await _load_reasons(request, job)
     is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
     return await render_page(
         request,
@@ -89,9 +96,21 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         between=between,
         records=record_views(recorded),
         lineage=lineage,
+        parents=parents,
+        children=children,
+        max_links=jobs.MAX_LINKS,
+        workflow=None if job.workflow is None else await find_workflow(request, job.workflow),
         older=request.link_to(f"/jobs/{id}", children_before=lineage.next) if lineage.next else None,
         newest=request.link_to(f"/jobs/{id}") if query.children_before else None,
     )
+
+
+async def _load_reasons(request: DashboardRequest, job: JobRecord) -> list[Reason]:
+    """Of a live job, and of one that was cancelled because of others."""
+    if job.state not in (*LIVE, JobState.CANCELLED):
+        return []
+    found = (await jobs.explain(request, job.id)).reasons
+    return found if job.state in LIVE else [each for each in found if {"parent", "workflow"} & each.facts.keys()]
 
 
 async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
@@ -101,9 +120,10 @@ async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
 
 def reason_view(reason: Reason) -> ReasonView:
     links = [
-        (f"{name} {value}", FACT_PATHS[name] + str(value))
+        (f"{name.removesuffix('s')} {short_id(each) if is_job_id(each) else each}", FACT_PATHS[name] + each)
         for name, value in reason.facts.items()
         if name in FACT_PATHS and value is not None
+        for each in str(value).split()
     ]
     return ReasonView(reason=reason, links=links)
 
@@ -143,6 +163,8 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
         text = "may start" if not runs else "next run"
         if job.suspended is not None:
             return [Step(state="suspended", text=describe_suspension(job.suspended), at=job.run_at)]
+        if (wait := describe_blocked_on(job.blocked_on, job.open_parents)) is not None:
+            return [Step(state=job.view, text=f"waits for {wait}", at=job.run_at)]
         return [Step(state=job.view, text=text, at=job.run_at)]
     ended_by_run = runs and outcome_style(runs[-1].outcome) == job.state
     if ended_by_run or job.finished_at is None:
@@ -165,7 +187,7 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
     made: list[ActionButton | None] = []
     if is_letter:
         made += _dead_letter_buttons(request, job)
-    if job.state is JobState.PENDING and awaited_signal(job.suspended) is None:
+    if job.state is JobState.PENDING and awaited_signal(job.suspended) is None and not job.open_parents:
         made.append(
             build_button(
                 request,

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
+from drumbeat.admin.explain.parents import describe_blocked_on
 from drumbeat.core.job import JobState, PendingView
 from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
@@ -78,7 +79,7 @@ async def _render_list(
         title=f"{query.state or 'all'} jobs".capitalize(),
         status=422 if error else 200,
         fields=query,
-        hidden=("instance", "parent", "until", "id", "id_end", *ENDED_FIELDS),
+        hidden=("instance", "parent", "workflow", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
         tabs=[] if error else tabs(request, query, counts),
@@ -124,8 +125,8 @@ def detail_of(job: JobRecord) -> str:
     """The most important detail besides the state."""
     if job.cancel_requested and job.state is JobState.RUNNING:
         return "asked to stop"
-    if job.blocked_on is not None:
-        return f"waits for {job.blocked_on}"
+    if (wait := describe_blocked_on(job.blocked_on, job.open_parents)) is not None:
+        return f"waits for {wait}"
     if job.error is not None and job.state is not JobState.SUCCEEDED:
         return first_line(f"{job.error.type}: {job.error.message}")
     if job.state is JobState.RUNNING and job.progress is not None:

@@ -21,6 +21,7 @@ NAVIGATION = {
     "Work": (
         NavigationItem("jobs", "Jobs", "j"),
         NavigationItem("dead", "Dead letters", "d"),
+        NavigationItem("workflows", "Workflows", "w"),
         NavigationItem("queues", "Queues", "q"),
         NavigationItem("tasks", "Tasks", "t"),
     ),

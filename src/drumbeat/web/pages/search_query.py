@@ -33,6 +33,7 @@ SEARCH_HELP = (
     ("schedule", "nightly", "fires of a schedule"),
     ("instance", "1f0c…", "where it runs or ran last: 16 characters"),
     ("parent", "01a1dfac-…", "enqueued by this job: its whole id"),
+    ("workflow", "01a1dfac-…", "part of this workflow: its whole id"),
     ("since", "2h", "created since: a time such as 2026-11-15T09:30Z, or how long ago; likewise until"),
     ("ended_since", "15m", "ended since; likewise ended_until"),
     ("id", "01a1dfac", "prefix of the id, at least 4 characters"),
@@ -63,6 +64,7 @@ class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     instance: str | None = None
     parent: str | None = None
+    workflow: str | None = None
     since: str | None = None
     until: str | None = None
     id: str | None = None

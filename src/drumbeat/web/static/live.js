@@ -171,6 +171,11 @@ function merge(old, next) {
   if (old.nodeType !== Node.ELEMENT_NODE) { old.nodeValue = next.nodeValue; return; }
   if (["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) return;
   if (old.matches("svg.chart") && old.matches(":hover, :focus-within")) return;
+  // A graph that grows moves its boxes: not under the pointer. States change in any case.
+  if (old.dataset.shape !== next.dataset.shape && old.matches(":hover, :focus-within")) {
+    postponed.add(old.closest("[data-region]").dataset.region);
+    return;
+  }
   attributes(old, next);
   if ("rows" in old.dataset) mergeRows(old, next);
   else mergeChildren(old, next);
