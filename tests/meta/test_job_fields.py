@@ -74,11 +74,9 @@ def test_postgresql_can_insert_and_copy_all_that_a_caller_gives() -> None:
 
 
 def test_redis_stores_all_of_a_job() -> None:
-    """`unique` is the flag before the header, `args` come after it; the rest is elsewhere: the keys of a running job, and
-    the hash of
-    counts of open parents."""
+    """`unique` is the flag before the header, `args` come after it; the rest is elsewhere: the keys of a running job."""
     stored = {*JobHeader.__struct_fields__, *LiveState.__struct_fields__, *EndRecord.__struct_fields__}
-    assert set(JOB_FIELDS) - stored == {"id", "args", "unique", "cancel_requested", "progress", "open_parents"}
+    assert set(JOB_FIELDS) - stored == {"id", "args", "unique", "cancel_requested", "progress"}
     assert set(GIVEN_FIELDS) - set(JobHeader.__struct_fields__) == {"id", "args", "unique"}
     claimed = [name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__]
     *fields, has_run, binds = ClaimedJob.__struct_fields__

@@ -9,7 +9,7 @@ from drumbeat.core.dependencies import Binding, IfParentFails, NewEdge, NewGraph
 from drumbeat.core.job import JobState, NewJob, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, StoreFull, WorkflowConflict
-from drumbeat.ids import JobId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from drumbeat.store.redis import RedisStore
@@ -112,10 +112,10 @@ async def test_pruned_jobs_leave_nothing_of_their_links(redis: RedisStore, serve
     assert await find_jobs(redis, JobFilter()) == []
 
 
-async def busy_graph(store: Store, me: str) -> dict[str, JobId]:
+async def busy_graph(store: Store, me: InstanceId) -> dict[str, str]:
     """One job of each kind: parents with one child and with several, that have ended or not, children with one parent and
     with several, a child that a failure cancelled."""
-    done, dies, live = [await claimed_one(store, me) for _ in range(3)]  # type: ignore[arg-type]
+    done, dies, live = [await claimed_one(store, me) for _ in range(3)]
     workflow = new_workflow()
     names = ("one", "several", "other", "cancelled", "last")
     jobs = {name: new_job(task=name, workflow=workflow.id) for name in names}
@@ -128,21 +128,21 @@ async def busy_graph(store: Store, me: str) -> dict[str, JobId]:
     ]
     await add_graph(store, list(jobs.values()), links, workflow=workflow)
     ended = [outcome(done, OutcomeKind.SUCCEEDED, result="1"), outcome(dies, OutcomeKind.DEAD)]
-    await exchange(store, me, ended)  # type: ignore[arg-type]
+    await exchange(store, me, ended)
     await settle(store)
     assert (await get_job(store, jobs["cancelled"].id)).state is JobState.CANCELLED
     facts = {"done": done.id, "dies": dies.id, "live": live.id, "workflow": workflow.id}
-    return {name: job.id for name, job in jobs.items()} | facts  # type: ignore[return-value]
+    return {name: job.id for name, job in jobs.items()} | facts
 
 
-async def finish_all(store: Store, me: str) -> None:
+async def finish_all(store: Store, me: InstanceId) -> None:
     """Whatever runs or becomes due ends well."""
-    while held := await store.jobs.list_running(me):  # type: ignore[arg-type]
+    while held := await store.jobs.list_running(me):
         done = [outcome(claim, OutcomeKind.SUCCEEDED) for claim in held]
-        await exchange(store, me, done, wanting())  # type: ignore[arg-type]
+        await exchange(store, me, done, wanting())
         await settle(store)
-        if not await store.jobs.list_running(me):  # type: ignore[arg-type]
-            await exchange(store, me, [], wanting())  # type: ignore[arg-type]
+        if not await store.jobs.list_running(me):
+            await exchange(store, me, [], wanting())
 
 
 DAMAGED = (
