@@ -81,7 +81,7 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
         (SQL.schedules.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
         (SQL.schedules.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
         (SQL.schedules.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SQL.schedules.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
+        (SQL.schedules.promote_next, "drumbeat_job_blocked_since (blocked_on=? AND blocked_since>?)"),
         (SQL.schedules.orphaned, "(blocked_on>? AND blocked_on<?)"),
         (SQL.schedules.fires, "PRIMARY KEY (schedule=? AND at<?)"),
         (SQL.schedules.has_old_fires, "drumbeat_fire_by_age (last<?)"),

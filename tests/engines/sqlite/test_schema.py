@@ -21,8 +21,8 @@ def test_no_released_migration_has_changed() -> None:
 
 
 def test_the_trigger_on_ends_reads_none_of_the_late_columns() -> None:
-    """SQLite tells which columns a trigger needs by the bits of one word: a later one makes it read all columns of each row that
-    is deleted, which took half as long again."""
+    """SQLite notes which columns a trigger needs in the 32 bits of a word: a later one makes it read all columns of each
+    deleted row, which took half as long again."""
     db = sqlite3.connect(":memory:")
     for migration in MIGRATIONS:
         for statement in split_statements(migration.sql):

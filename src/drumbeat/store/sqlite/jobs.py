@@ -188,6 +188,9 @@ class SqliteJobs(SqliteOperations):
         running = as_json([id for id, answer in answers.items() if answer is CancelAnswer.REQUESTED])
         if pending != "[]":
             self._end_pending(write, pending, JobState.CANCELLED)
+        if ended := [id for id, state in zip(ids, states, strict=True) if state == JobState.CANCELLED]:
+            # Perhaps by a parent's failure: now a person wants it, and no replay makes it wait again.
+            write.db.run(self._parts.sql.dependencies.forget_cancelled, {"ids": as_json(ended)})
         if running != "[]":
             write.db.run(self._sql.request_cancel, {"ids": running})
         return [answers[id] for id in ids]
