@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from drumbeat.core.claim import ClaimRef, WriteStatus
-from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, MAX_ADVANCED, IfParentFails, NewEdge, NewGraph
+from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, MAX_ADVANCED, IfParentFails, NewEdge, NewGraph, NewWorkflow
 from drumbeat.core.job import Job, JobState, NewJob, OutcomeKind
 from drumbeat.core.step import NewStep
 from drumbeat.errors import DrumbeatError
-from drumbeat.ids import InstanceId, JobId
+from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.store.job_reads import get_job
-from drumbeat.store.postgres import PostgresStore
-from tests.contract.graphs import CANCEL, RUN, WAIT, add_child, add_graph, edges, settle, state_of
+from drumbeat.store.postgres import PostgresStore, history
+from tests.contract.graphs import CANCEL, RUN, WAIT, add_child, add_graph, bind, edges, settle, state_of
 from tests.contract.making import add, claim, claimed_one, end, exchange, ids, new_job, outcome, report, wanting, worker
 from tests.engines.postgres.conftest import address_of
 from tests.waiting import Stalls, until
 
+DAY = 86_400_000_000
 ROUNDS = 20
 WIDE = 100_000 if os.environ.get("DRUMBEAT_FULL") else 5_000
 GATE = """
@@ -370,3 +371,33 @@ async def test_a_wide_fan_in_counts_every_parent_that_existed_before(postgres: P
     assert ended == WIDE
     await settle(postgres)
     assert ids(await claim(postgres, instance, "last")) == [child.id]
+
+
+@pytest.mark.parametrize("large_bytes", [0, 2**30], ids=["dropped", "row by row"])
+async def test_edges_kept_results_and_workflows_go_with_history(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+) -> None:
+    """With a whole day as well as row by row; what jobs need that are still there stays."""
+    monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": large_bytes})
+    async with await PostgresStore.open(address_of(url)) as store:
+        instance = await worker(store)
+        now = await store.inspect.now()
+        first, second, late = (new_job_id(now - 6 * DAY + number) for number in (0, 1_000, 2_000))
+        for name in ("gone", "stays"):
+            await add_graph(store, [], workflow=NewWorkflow(id=name, name=name))
+        await raw.execute("UPDATE drumbeat.workflow SET created_at = 0")
+        jobs = [new_job(id=first, workflow="gone"), new_job(id=second, workflow="stays")]
+        child = new_job(id=new_job_id(now - 6 * DAY + 3_000), workflow="gone")
+        last = new_job(id=late, workflow="stays", delay=DAY)
+        links = [bind(child, first), bind(child, second), bind(last, second)]
+        await add_graph(store, [*jobs, child, last], links)
+        old = {"finished_at": now - 5 * DAY, "result": "1"}
+        for expected in ({first, second}, {child.id}):
+            held = await claim(store, instance)
+            assert set(ids(held)) == expected
+            await report(store, instance, *(outcome(job, OutcomeKind.SUCCEEDED, **old) for job in held))
+        while await store.jobs.prune(now - 2 * DAY, 10):
+            pass
+        assert await raw.fetch("SELECT parent::text, child::text FROM drumbeat.edge") == [(second, late)]
+        assert await raw.fetch("SELECT parent::text FROM drumbeat.parent_result") == [(second,)]
+        assert await raw.fetch("SELECT id FROM drumbeat.workflow") == [("stays",)]
