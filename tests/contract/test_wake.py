@@ -9,6 +9,7 @@ from drumbeat.core.job import OutcomeKind
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
 from tests.conftest import OpenAgain
+from tests.contract.graphs import add_child
 from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, release, worker
 from tests.waiting import until
 
@@ -92,6 +93,15 @@ async def a_job_run_now(store: Store) -> AsyncIterator[int]:
     yield await store.inspect.now()
 
 
+async def a_child_whose_parent_has_ended(store: Store) -> AsyncIterator[int]:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    await add_child(store, job.id)
+    yield 0
+    await end(store, instance, job, OutcomeKind.SUCCEEDED)
+    yield await store.inspect.now()
+
+
 async def a_resumed_queue(store: Store) -> AsyncIterator[int]:
     await store.jobs.pause_queue("default", by="ada", reason="")
     yield 0
@@ -123,6 +133,7 @@ EVENTS = [
     a_follow_up,
     a_replayed_job,
     a_job_run_now,
+    a_child_whose_parent_has_ended,
     a_resumed_queue,
     a_declared_death,
     a_goodbye,
