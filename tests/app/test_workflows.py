@@ -345,3 +345,36 @@ async def test_a_job_of_a_workflow_shows_it(app: Drumbeat) -> None:
     handle = await app.workflow("seen", step.bind(1)).enqueue()
     record = await handle.jobs[0].job()
     assert (record.workflow, record.state, record.open_parents) == (handle.id, JobState.PENDING, None)
+
+
+async def test_an_added_call_must_be_one(app: Drumbeat) -> None:
+    @app.task
+    async def page(number: int) -> int:
+        return number
+
+    @app.task(retries=0)
+    async def crawl() -> None:
+        wrong: Any = page
+        await current_job().add("pages", [wrong])
+
+    async with run_worker(app):
+        with pytest.raises(JobFailed, match=r"takes what task\.bind\(\.\.\.\) gives"):
+            await (await crawl.enqueue()).result(timeout=10)
+
+
+def test_a_map_of_100_000_items_has_room_for_its_finaliser() -> None:
+    app = Drumbeat("sqlite:////nowhere/jobs.db")
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @app.task
+    async def total(parts: Results[int]) -> int:
+        return len(parts)
+
+    check = app._internals.client.check_graph
+    jobs, edges = check(double.map(range(100_000), then=total).jobs)
+    assert (len(jobs), len(edges)) == (100_001, 100_000)
+    with pytest.raises(InvalidArguments, match="a workflow takes at most 101,000 jobs in one call, not 101,001"):
+        check(double.map(range(101_000), then=total).jobs)

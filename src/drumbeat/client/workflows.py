@@ -19,7 +19,7 @@ from drumbeat.names import short_repr
 from drumbeat.store import workflow_acts
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Registry
-from drumbeat.tasks.options import check_new_jobs
+from drumbeat.tasks.options import MAX_WORKFLOW_JOBS, check_calls
 from drumbeat.workflow_handle import WorkflowHandle
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class WorkflowClient:
         return (await store.dependencies.add(NewGraph(jobs=jobs, edges=edges, workflow=workflow))).results
 
     def check_graph(self, jobs: Iterable[NewJob[Any]]) -> tuple[list[NewJob[Any]], list[NewEdge]]:
-        checked = check_new_jobs(jobs)
+        checked = list(jobs)
+        check_calls(checked, MAX_WORKFLOW_JOBS, "a workflow")
         return checked, check_graph(checked, self.registry)
 
     async def workflow_result(self, id: str, timeout: Duration | None) -> Any:

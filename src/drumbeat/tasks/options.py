@@ -5,7 +5,7 @@ Everything is checked at the decorator or at `using`, so that an error shows whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypedDict
@@ -35,9 +35,12 @@ from .parents import Parent, ParentPolicy, parse_parents, parse_policy
 
 MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
+MAX_WORKFLOW_JOBS = MAX_JOBS_AT_ONCE + 1_000
+"""So that a `task.map` of 100,000 items has room for its finaliser and what comes around it."""
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
 """Total bytes in one `enqueue_many`: it occupies a SQLite file or a Redis for about half a second, on a good disk."""
 _ARGS, _AFTER = attrgetter("args"), attrgetter("after")
+SPLIT_ADVICE = "split it into several calls, which are still one transaction with conn="
 POLICY_WITHOUT_PARENTS = (
     "if_parent_fails needs parents: after=[...], or a parent's result as an argument; in a workflow give it to "
     "flow.add(call, after=[...], if_parent_fails=...)"
@@ -274,22 +277,29 @@ def has_parents(jobs: Iterable[NewJob[Any]]) -> bool:
 def check_new_jobs(jobs: Iterable[NewJob[Any]], *, conn: Any = None) -> list[NewJob[Any]]:
     """Check the jobs of `enqueue_many`."""
     listed = list(jobs)
-    if not all(type(job) is NewJob for job in listed):
-        wrong = next(job for job in listed if type(job) is not NewJob)
-        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {short_repr(wrong)}", "jobs")
-    if len(listed) > MAX_JOBS_AT_ONCE:
-        raise _too_many_jobs_error(f"{MAX_JOBS_AT_ONCE:,} jobs", f"{len(listed):,}")
-    if len(listed) > 1 and (length := sum(map(len, map(_ARGS, listed)))) > MAX_ARGS_AT_ONCE:
-        raise _too_many_jobs_error(f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments", f"{length / (1 << 20):,.0f}")
+    check_calls(listed, MAX_JOBS_AT_ONCE, "enqueue_many")
     if conn is not None and has_parents(listed):
         raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
     return listed
 
 
-def _too_many_jobs_error(maximum: str, given: str) -> InvalidArguments:
+def check_calls(listed: Sequence[NewJob[Any]], limit: int, api_name: str) -> None:
+    """Refuse what is no call, and more than one transaction should hold."""
+    if not all(type(job) is NewJob for job in listed):
+        wrong = next(job for job in listed if type(job) is not NewJob)
+        raise InvalidArguments(f"{api_name} takes what task.bind(...) gives, not {short_repr(wrong)}", "jobs")
+    advice = "split it into several" if api_name == "a workflow" else SPLIT_ADVICE
+    if len(listed) > limit:
+        raise _too_many_jobs_error(api_name, f"{limit:,} jobs", f"{len(listed):,}", advice)
+    if len(listed) > 1 and (length := sum(map(len, map(_ARGS, listed)))) > MAX_ARGS_AT_ONCE:
+        maximum = f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments"
+        raise _too_many_jobs_error(api_name, maximum, f"{length / (1 << 20):,.0f}", advice)
+
+
+def _too_many_jobs_error(api_name: str, maximum: str, given: str, advice: str) -> InvalidArguments:
     return InvalidArguments(
-        f"enqueue_many takes at most {maximum} in one call, not {given}: a call is one transaction, and others may have to "
-        "wait for it; split it into several calls, which are still one transaction with conn=",
+        f"{api_name} takes at most {maximum} in one call, not {given}: a call is one transaction, and others may have to "
+        f"wait for it; {advice}",
         "jobs",
     )
 
