@@ -2,6 +2,7 @@
 
 from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat
+from drumbeat.codec import JobOutcome, Results
 from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
@@ -10,6 +11,7 @@ from drumbeat.core.lock import LockInfo, TicketInfo
 from drumbeat.core.signals import SignalRecord
 from drumbeat.core.stats import Rollup
 from drumbeat.core.step import StepRecord
+from drumbeat.core.workflow import Workflow
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
     AttemptFailed,
@@ -33,11 +35,14 @@ from drumbeat.events import (
     StoreUp,
     ThreadAbandoned,
 )
+from drumbeat.flow import Flow
+from drumbeat.flow_parts import Group, Node, Part, chain, chord, group
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.step_calls import Suspended, current_step
 from drumbeat.tasks import Call
+from drumbeat.workflow_handle import SyncWorkflowHandle, WorkflowHandle
 
 __all__ = [
     "AbortReason",
@@ -51,6 +56,8 @@ __all__ = [
     "DrumbeatError",
     "Event",
     "FireInfo",
+    "Flow",
+    "Group",
     "HeldLock",
     "Instance",
     "InstanceDied",
@@ -58,6 +65,7 @@ __all__ = [
     "JobError",
     "JobFinished",
     "JobHandle",
+    "JobOutcome",
     "JobStarted",
     "JobState",
     "JobsDone",
@@ -66,9 +74,12 @@ __all__ = [
     "LockInfo",
     "LoopBlocked",
     "NewJob",
+    "Node",
+    "Part",
     "QueueInfo",
     "QueueStats",
     "ResultRefused",
+    "Results",
     "RetryLater",
     "Rollup",
     "RoomFailed",
@@ -89,12 +100,18 @@ __all__ = [
     "StoreUp",
     "Suspended",
     "SyncJobHandle",
+    "SyncWorkflowHandle",
     "TaskStats",
     "ThreadAbandoned",
     "TicketInfo",
+    "Workflow",
+    "WorkflowHandle",
     "abort_signal",
+    "chain",
+    "chord",
     "current_job",
     "current_step",
+    "group",
     "local_lock",
 ]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 from drumbeat import appref, logs
 from drumbeat.admin import Run, RunQuery
 from drumbeat.client.signals import SignalCalls
+from drumbeat.client.workflows import WorkflowCalls
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec.type_codec import CodecDecorator, ValueCodec, check_kind, parse_codec
 from drumbeat.core.job import Cancelled, NewJob
@@ -52,7 +53,7 @@ S = TypeVar("S", bound=Callable[..., object])
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls):
+class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls, WorkflowCalls):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -194,7 +195,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         return function
 
     def enqueue_many(
-        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+        self, jobs: Iterable[NewJob[Any]], *, conn: Any = None, notify: bool = True
     ) -> Coroutine[Any, Any, list[JobHandle[Any]]]:
         """Enqueue many calls, made by `task.bind(...)`, in one transaction: all or none. Returns their handles in order.
 
@@ -202,7 +203,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         mistakes raise where the call is written.
         """
         check_notify(conn, notify)
-        client, checked = self._internals.client, check_new_jobs(jobs)
+        client, checked = self._internals.client, check_new_jobs(jobs, conn=conn)
         is_inside = conn is not None
         enqueuing = client.enqueue_in_transaction(conn, checked, notify) if is_inside else client.enqueue_many(checked)
         return awaited_on_loop(enqueuing, "app.enqueue_many", "app.sync.enqueue_many")

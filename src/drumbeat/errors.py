@@ -3,6 +3,7 @@
 DrumbeatError
 +-- ConfigError                 which setting, what it was, what it may be
 +-- InvalidArguments            at enqueue: which argument, why
+|   `-- ParentResultMismatch    the result of a parent is of another type than the parameter
 +-- UnknownTask                 no task of this name is registered here
 +-- UniqueConflict              a replay, or a job of a workflow, would make a second live job of one key
 +-- WorkflowError               a workflow that cannot be stored or found
@@ -43,12 +44,11 @@ class DrumbeatError(Exception):
     """The root of all errors of this library."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors are pickled between processes. Exception would call the class with the message; these constructors take
-        # facts.
-        return _rebuild, (type(self), self.args, self.__dict__)
+        # Errors are pickled between processes. Exception would call the class with the message; constructors take facts.
+        return rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
+def rebuild(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(facts)
     return error
@@ -70,6 +70,10 @@ class InvalidArguments(DrumbeatError):
         self.argument = argument
 
 
+class ParentResultMismatch(InvalidArguments):
+    """A parameter is given the result of another job, and is of another type; nothing was stored."""
+
+
 class UnknownTask(DrumbeatError):
     """No task of this name is registered in this program."""
 
@@ -78,19 +82,15 @@ class UnknownTask(DrumbeatError):
         near = get_close_matches(task, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"no task {task!r} is registered{hint}")
-        self.task = task
-        self.known = names
+        self.task, self.known = task, names
 
 
 class StartFailed(DrumbeatError):
     """A start-up task failed without a retry left, or a lifespan failed: the process ends before its first claim."""
 
     def __init__(self, task: str, problem: str, *, is_lifespan: bool = False) -> None:
-        super().__init__(
-            f"lifespan {task!r} failed: {problem}" if is_lifespan else f"start-up task {task!r} failed: {problem}"
-        )
-        self.task = task
-        self.problem = problem
+        super().__init__(f"{'lifespan' if is_lifespan else 'start-up task'} {task!r} failed: {problem}")
+        self.task, self.problem = task, problem
 
 
 class SharesNotTaken(DrumbeatError):
@@ -101,20 +101,15 @@ class SharesNotTaken(DrumbeatError):
             f"room {room!r}: {not_taken} of {sent} shares were taken by no worker: "
             "the workers they were sent to have died, and no other is in the room"
         )
-        self.room = room
-        self.not_taken = not_taken
-        self.sent = sent
+        self.room, self.not_taken, self.sent = room, not_taken, sent
 
 
 class UniqueConflict(DrumbeatError):
-    """A dead letter was not replayed, or jobs with dependencies were not stored, because a live job has a unique key of
-    them."""
+    """A dead letter was not replayed, or jobs with dependencies were not stored: a live job has a unique key of them."""
 
     def __init__(self, id: str, key: str, live_id: str, *, done: str = "replayed") -> None:
         super().__init__(f"job {id} was not {done}: job {live_id} is live with the same key {key!r}")
-        self.id = id
-        self.key = key
-        self.live_id = live_id
+        self.id, self.key, self.live_id = id, key, live_id
 
 
 class WorkflowError(DrumbeatError):
@@ -153,9 +148,7 @@ class WrongContext(DrumbeatError, RuntimeError):
     def __init__(self, api_name: str, instead: str, *, loop_runs: bool) -> None:
         where = "on the thread of a running event loop" if loop_runs else "where no event loop runs"
         super().__init__(f"{api_name} was called {where}: use {instead}")
-        self.called = api_name
-        self.instead = instead
-        self.loop_runs = loop_runs
+        self.called, self.instead, self.loop_runs = api_name, instead, loop_runs
 
 
 class StoreError(DrumbeatError):
@@ -171,10 +164,8 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """The store has no space left: a full disk, or a memory limit. Nothing was stored; retry when there is space.
-
-    A StoreUnavailable, so that whatever waits for an unavailable store also waits for a full one.
-    """
+    """The store has no space left: a full disk, or a memory limit. Nothing was stored; retry when there is space. A
+    StoreUnavailable, so that whatever waits for an unavailable store also waits for a full one."""
 
 
 class StoreLost(StoreError):
@@ -186,18 +177,11 @@ class SchemaOutOfDate(StoreError):
 
     def __init__(self, *, found: int, known: int) -> None:
         if found < known:
-            reason = (
-                f"the store's schema is version {found}, this Drumbeat needs {known}: "
-                "run `drumbeat migrate`, in a Django project `manage.py migrate`"
-            )
+            problem = f"this Drumbeat needs {known}: run `drumbeat migrate`, in a Django project `manage.py migrate`"
         else:
-            reason = (
-                f"the store's schema is version {found}, newer than this Drumbeat can use (it knows {known}): "
-                "run `pip install --upgrade drumbeat`"
-            )
-        super().__init__(reason)
-        self.found = found
-        self.known = known
+            problem = f"newer than this Drumbeat can use (it knows {known}): run `pip install --upgrade drumbeat`"
+        super().__init__(f"the store's schema is version {found}, {problem}")
+        self.found, self.known = found, known
 
 
 class NotTransactional(StoreError):
@@ -214,13 +198,9 @@ class ClaimLost(StoreError):
     """A job was not completed and its transaction was refused: the claim is no longer current."""
 
     def __init__(self, id: str, token: int, *, completed: bool = False) -> None:
-        if completed:
-            reason = f"job {id} has been completed already: nothing of this transaction was kept"
-        else:
-            reason = f"job {id} is no longer this worker's: nothing of this transaction was kept"
-        super().__init__(reason)
-        self.id = id
-        self.token = token
+        problem = "has been completed already" if completed else "is no longer this worker's"
+        super().__init__(f"job {id} {problem}: nothing of this transaction was kept")
+        self.id, self.token = id, token
         self.completed = completed
         """This claim has completed it before, in an earlier transaction or earlier in this one."""
 
@@ -266,8 +246,7 @@ class AmbiguousKey(DrumbeatError):
     def __init__(self, task: str, key: str, ids: Iterable[str]) -> None:
         self.ids = list(ids)
         super().__init__(f"{len(self.ids)} live jobs of task {task!r} have the key {key!r}: {', '.join(self.ids)}")
-        self.task = task
-        self.key = key
+        self.task, self.key = task, key
 
 
 class JobEnded(DrumbeatError):
@@ -275,8 +254,7 @@ class JobEnded(DrumbeatError):
 
     def __init__(self, id: str, state: str) -> None:
         super().__init__(f"job {id} has ended ({state}), and takes no more signals")
-        self.id = id
-        self.state = state
+        self.id, self.state = id, state
 
 
 class SignalTimedOut(DrumbeatError):
@@ -284,8 +262,7 @@ class SignalTimedOut(DrumbeatError):
 
     def __init__(self, id: str, signal: str) -> None:
         super().__init__(f"job {id} got no signal {signal!r} in time")
-        self.id = id
-        self.signal = signal
+        self.id, self.signal = id, signal
 
 
 class StepError(DrumbeatError):
@@ -294,9 +271,7 @@ class StepError(DrumbeatError):
 
     def __init__(self, id: str, step: str, problem: str) -> None:
         super().__init__(f"step {step!r} of job {id} {problem}" if step else f"a step of job {id} {problem}")
-        self.id = id
-        self.step = step
-        self.problem = problem
+        self.id, self.step, self.problem = id, step, problem
 
 
 class JobError(DrumbeatError):
@@ -308,11 +283,8 @@ class JobError(DrumbeatError):
     def __init__(self, id: str, task: str, *, type: str = "", message: str = "", traceback: str = "") -> None:
         details = [part for part in (type if self._shows_type else "", message) if part]
         super().__init__(f"job {id} ({task}) {': '.join([self._end, *details])}")
-        self.id = id
-        self.task = task
-        self.type = type
-        self.message = message
-        self.traceback = traceback
+        self.id, self.task = id, task
+        self.type, self.message, self.traceback = type, message, traceback
 
 
 class JobFailed(JobError):

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from drumbeat.clock import Clock
     from drumbeat.codec import JsonCodec
-    from drumbeat.core.job import CancelAnswer, Job, NewJob
+    from drumbeat.core.dependencies import NewWorkflow
+    from drumbeat.core.edge import NewEdge
+    from drumbeat.core.job import CancelAnswer, Cancelled, Job, NewJob, ReplayResult
+    from drumbeat.core.workflow import Workflow
     from drumbeat.durations import Duration
     from drumbeat.events import Events
     from drumbeat.handle import JobHandle, SyncJobHandle
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from drumbeat.store.protocol import Store
     from drumbeat.tasks import Registry, Room, Task
     from drumbeat.worker.protocols import WorkerController
+    from drumbeat.workflow_handle import WorkflowHandle
 
 ShareEncoder = Callable[[int], Sequence[str]]
 """From the number of workers in a room to the arguments (JSON) to send, at most one for each worker."""
@@ -41,14 +45,16 @@ class Enqueuer(Protocol):
 
     def declared_queues(self) -> frozenset[str]: ...
 
-    async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
+    async def enqueue(self, job: NewJob[Any]) -> JobHandle[Any]: ...
 
-    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]: ...
+    def enqueue_sync(self, api_name: str, job: NewJob[Any]) -> SyncJobHandle[Any]: ...
 
-    async def enqueue_in_transaction(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
+    async def enqueue_in_transaction(
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool
+    ) -> list[JobHandle[Any]]: ...
 
     def enqueue_in_transaction_sync(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool
     ) -> list[SyncJobHandle[Any]]: ...
 
     async def broadcast(self, room: str, signature: str, args: str) -> int:
@@ -67,6 +73,22 @@ class Enqueuer(Protocol):
 
     async def get_job(self, id: JobId) -> Job: ...
 
+    def check_graph(self, jobs: Iterable[NewJob[Any]]) -> tuple[list[NewJob[Any]], list[NewEdge]]:
+        """Refuse what can be refused of jobs that wait for each other without the store. Returns them and their edges."""
+        ...
+
+    async def enqueue_workflow(self, workflow: NewWorkflow, jobs: Sequence[NewJob[Any]]) -> WorkflowHandle: ...
+
+    async def workflow_result(self, id: str, timeout: Duration | None) -> Any:
+        """Wait for the only job of a workflow that no other waits for, and return its result."""
+        ...
+
+    async def cancel_workflow(self, id: str) -> Cancelled: ...
+
+    async def replay_workflow(self, id: str) -> list[ReplayResult]: ...
+
+    async def get_workflow(self, id: str) -> Workflow: ...
+
 
 class WorkerApp(Protocol):
     """What a worker needs of the app whose jobs it runs."""
@@ -79,6 +101,8 @@ class WorkerApp(Protocol):
     def clock(self) -> Clock: ...
     @property
     def registry(self) -> Registry: ...
+    @property
+    def client(self) -> Enqueuer: ...
     @property
     def rooms(self) -> Mapping[str, Room[..., Any]]: ...
     @property

@@ -1,14 +1,20 @@
 """What a handler calls for steps: methods of `RunningJob`, and `current_step()`. What they do is in worker/job_steps.py."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from drumbeat.core.step import MAX_STEP_NAME
 from drumbeat.core.suspension import Suspension
 from drumbeat.durations import Duration, microseconds
 from drumbeat.errors import InvalidArguments, NotInJob
 from drumbeat.names import short_repr
+
+if TYPE_CHECKING:
+    from drumbeat.core.job import NewJob
+    from drumbeat.handle import JobHandle, SyncJobHandle
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -35,6 +41,10 @@ class RunSteps(Protocol):
     """By what the run was suspended; None: it was not."""
 
     def warn_of_unused(self) -> None: ...
+
+    async def add(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]: ...
+
+    def add_sync(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]: ...
 
     async def sleep(self, delay_us: int, name: str) -> None: ...
 
@@ -108,6 +118,27 @@ class StepCalls:
     def step_sync(self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any) -> Any:
         """As `step`, for `def` handlers; the function is called in the same thread."""
         return self._open_steps().step_sync(name, function, args, kwargs, conn)
+
+    async def add(self, name: str, calls: Iterable[NewJob[R]]) -> list[JobHandle[R]]:
+        """Enqueue calls made by `task.bind(...)`, up to 5,000, as a step: if this job runs again, it gets the same handles, and
+        nothing is enqueued twice. They become a part of this job's workflow, if it is in one.
+
+            pages = await current_job().add("pages", [fetch.bind(url) for url in urls])
+
+        The calls may wait for each other (`chain(...).jobs`), and start at once otherwise, also while this job runs.
+
+        Raises:
+            WorkflowCancelled: the workflow was cancelled meanwhile; nothing was stored.
+            InvalidArguments, JobNotFound, JobExpired, UniqueConflict: as when a workflow is enqueued; nothing was stored.
+            StepError: a name twice, inside of a step, or too many calls; the job is a dead letter.
+        """
+        return await self._open_steps().add(name, calls)
+
+    def add_sync(self, name: str, calls: Iterable[NewJob[R]]) -> list[SyncJobHandle[R]]:
+        """As `add`, for `def` handlers."""
+        from drumbeat.handle import SyncJobHandle  # imported late: handles know the running job
+
+        return [SyncJobHandle(handle) for handle in self._open_steps().add_sync(name, calls)]
 
     async def sleep(self, duration: Duration, *, name: str = "sleep") -> None:
         """End this run, and begin the job again after this time; nothing is held meanwhile, no slot, no memory, no lock.

@@ -15,6 +15,7 @@ from drumbeat.sync_loop import SYNC_LOOP, to_sync
 from drumbeat.tasks import Task
 from drumbeat.tasks.loop_check import check_no_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
+from drumbeat.workflow_handle import SyncWorkflowHandle
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -58,14 +59,18 @@ class SyncApp(SyncAdmin):
             target = SYNC_LOOP.run("app.sync.signal", client.find_job_of_key(of_task, key))
         return client.send_signal_in_transaction_sync(conn, target, name, payload, id)
 
+    def get_workflow(self, id: str) -> SyncWorkflowHandle:
+        """As `app.get_workflow`."""
+        return SyncWorkflowHandle(self._app.get_workflow(id))
+
     def enqueue_many(
-        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+        self, jobs: Iterable[NewJob[Any]], *, conn: Any = None, notify: bool = True
     ) -> list[SyncJobHandle[Any]]:
         """As `app.enqueue_many`."""
         check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
         check_notify(conn, notify)
         client = self._app._internals.client
         if conn is not None:
-            return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs), notify)
+            return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs, conn=conn), notify)
         handles = SYNC_LOOP.run("app.sync.enqueue_many", client.enqueue_many(check_new_jobs(jobs)))
         return [SyncJobHandle(handle) for handle in handles]

@@ -14,7 +14,7 @@ import pytest
 from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import Job, NewJob
 from drumbeat.core.job_fields import GIVEN_FIELDS, JOB_FIELDS
-from drumbeat.store.job_columns import ENDED, LISTS, LIVE, ONLY_ENDED, ONLY_LIVE
+from drumbeat.store.job_columns import ENDED, LISTS, LIVE, NEW, ONLY_ENDED, ONLY_LIVE
 from drumbeat.store.migrations import load_migrations
 from drumbeat.store.postgres.copy_format import COLUMNS as COPY_COLUMNS
 from drumbeat.store.postgres.statements import COLUMN_TYPES
@@ -42,7 +42,8 @@ def test_the_records_are_made_from_the_list() -> None:
     assert Job.__struct_fields__ == JOB_FIELDS
     assert set(StoredJobRow.__struct_fields__) == {*JOB_FIELDS, *ROW_ONLY}
     assert set(JobRecord.__struct_fields__) == {*JOB_FIELDS, "view", "attempt", "truncated"}
-    assert set(NewJob.__struct_fields__) == {*GIVEN_FIELDS, "run_at", "delay", "expires_at", "expires"}
+    assert set(NewJob.__struct_fields__) == {*NEW, "after"}
+    assert set(NEW) == {*GIVEN_FIELDS, "run_at", "delay", "expires_at", "expires"}
     assert set(ClaimedJob.__struct_fields__) < {*JOB_FIELDS, *ROW_ONLY}
 
 
@@ -68,7 +69,7 @@ def test_the_tables_of_postgresql_have_these_columns(table: str) -> None:
 
 
 def test_postgresql_can_insert_and_copy_all_that_a_caller_gives() -> None:
-    assert set(COLUMN_TYPES) == set(NewJob.__struct_fields__)
+    assert set(COLUMN_TYPES) == set(NEW)
     assert set(COPY_COLUMNS) == set(LISTS["inserted"])
 
 

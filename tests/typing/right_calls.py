@@ -14,8 +14,19 @@ from drumbeat import (
     Job,
     JobError,
     JobHandle,
+    JobOutcome,
+    Node,
+    Part,
+    Results,
     ScheduleInfo,
     SyncJobHandle,
+    SyncWorkflowHandle,
+    Workflow,
+    WorkflowHandle,
+    chain,
+    chord,
+    current_job,
+    group,
     local_lock,
 )
 from drumbeat.core.job import Cancelled, NewJob
@@ -122,7 +133,9 @@ async def calls() -> None:
     assert_type(await (await charge.enqueue(1, Decimal(2))).result(timeout=10), str)
     assert_type(resize.enqueue_sync("a"), SyncJobHandle[int])
     assert_type(resize.enqueue_sync("a").result(), int)
-    assert_type(charge.bind(1, Decimal(2)), NewJob)
+    assert_type(charge.bind(1, Decimal(2)), NewJob[str])
+    any_call: NewJob = charge.bind(1, Decimal(2))
+    assert_type(any_call, NewJob[Any])
     assert_type(await app.enqueue_many([charge.bind(1, Decimal(2)), resize.bind("a")]), list[JobHandle[Any]])
     assert_type(await publish.enqueue("x"), JobHandle[int])
     assert_type(await store.enqueue(1), JobHandle[None])
@@ -240,3 +253,67 @@ async def lags() -> None:
     assert_type((await app.queues.list())[0].lag, float)
     assert_type(app.sync.queues.lag(), float)
     assert_type(await app.schedules.create(plain, every=5, args=(1,), replace=True), ScheduleInfo)
+
+
+@app.task
+async def render(page: str, size: int = 3) -> bytes:
+    return page.encode() * size
+
+
+@app.task
+def count(rendered: bytes) -> int:
+    return len(rendered)
+
+
+@app.task
+async def add_up(parts: Results[int], *, start: int = 0) -> int:
+    assert_type(len(parts), int)
+    return sum([part async for part in parts], start)
+
+
+@app.task
+def add_list(parts: list[int]) -> str:
+    return str(sum(parts))
+
+
+@app.task
+async def report(outcome: JobOutcome[str]) -> str | None:
+    assert_type(outcome.has_succeeded, bool)
+    return outcome.value
+
+
+@app.task
+def report_all(outcomes: Results[JobOutcome[int]]) -> int:
+    return sum(outcome.has_succeeded for outcome in outcomes)
+
+
+async def workflows() -> None:
+    first = await plain.enqueue(1)
+    after = plain.using(after=[first, first.id, plain.bind(2), resize.enqueue_sync("a")], if_parent_fails="run")
+    assert_type(await after.enqueue(2), JobHandle[str])
+    flow = app.workflow("invoice-42", labels={"customer": "ann"}, unique=True)
+    page = flow.add(plain.bind(1), after=[first])
+    assert_type(page, Node[str])
+    assert_type(page.result, str)
+    assert_type(page.outcome, JobOutcome[str])
+    rendered = flow.add(render.bind(page.result, size=4), after=[page], if_parent_fails="wait")
+    assert_type(rendered, Node[bytes])
+    assert_type(flow.add(report.bind(page.outcome), if_parent_fails="run"), Node[str | None])
+    sizes = group([count.bind(b"a"), resize.bind("b")])
+    assert_type(flow.add(sizes), list[Node[int]])
+    assert_type(flow.add(add_up.bind(sizes.results, start=1)), Node[int])
+    assert_type(flow.add(add_list.bind(sizes.result_list)), Node[str])
+    assert_type(chain(plain.bind(1), render, count), Part[int])
+    assert_type(chain(plain.bind(1), render.using(queue="low")), Part[bytes])
+    assert_type(chord(sizes, add_up), Part[int])
+    assert_type(chord([count.bind(b"a")], add_list), Part[str])
+    assert_type(resize.map(["a", "b"], then=add_up), Part[int])
+    assert_type(resize.map(["a", "b"], then=add_list.using(priority=1)), Part[str])
+    assert_type(flow.add(chain(plain.bind(1), render, count)), Node[int])
+    handle = await app.workflow("pages", chain(plain.bind(1), render), resize.map(["a"], then=add_up)).enqueue()
+    assert_type(handle, WorkflowHandle)
+    assert_type(await handle.get(), Workflow)
+    assert_type(await handle.cancel(), Cancelled)
+    assert_type(app.sync.get_workflow(handle.id), SyncWorkflowHandle)
+    assert_type(await current_job().add("pages", [plain.bind(1)]), list[JobHandle[str]])
+    assert_type(current_job().add_sync("pages", [plain.bind(1)]), list[SyncJobHandle[str]])

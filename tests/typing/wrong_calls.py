@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 
-from drumbeat import Call, Drumbeat, Job
+from drumbeat import Call, Drumbeat, Job, JobOutcome, Results, chain, chord, current_job, group
 from drumbeat.sinks import RedisStreamSink
 
 app = Drumbeat()
@@ -104,6 +104,49 @@ async def wrong_messages() -> None:
     await refresh.broadcast()  # wrong
     refresh.fan_out_sync("a", "b")  # wrong
     app.room(retries=3)(refresh.function)  # wrong
+
+
+@app.task
+async def render(page: str, size: int = 3) -> bytes:
+    return page.encode() * size
+
+
+@app.task
+async def add_up(parts: Results[int]) -> int:
+    return sum([part async for part in parts])
+
+
+@app.task
+def add_list(parts: list[int]) -> int:
+    return sum(parts)
+
+
+@app.task
+async def judge(outcome: JobOutcome[str]) -> None: ...
+
+
+async def wrong_workflows() -> None:
+    flow = app.workflow("invoice-42")
+    page = flow.add(plain.bind(1))
+    rendered = flow.add(render.bind(page.result))
+    flow.add(render.bind(rendered.result))  # wrong
+    flow.add(render.bind(page))  # wrong
+    flow.add(render.bind(page.outcome))  # wrong
+    flow.add(judge.bind(page.result))  # wrong
+    flow.add(judge.bind(rendered.outcome))  # wrong
+    flow.add(render)  # wrong
+    flow.add(render.bind("a"), after=page)  # wrong
+    flow.add(render.bind("a"), if_parent_fails="go on")  # wrong
+    app.workflow("a", labels={"a": 1})  # wrong
+    app.workflow("a", render)  # wrong
+    chain(plain.bind(1), render, render)  # wrong
+    chain(plain, render)  # wrong
+    chord(group([plain.bind(1)]), add_up)  # wrong
+    chord(group([plain.bind(1)]), add_list)  # wrong
+    plain.map(["a"], then=render)  # wrong
+    plain.using(after=[1])  # wrong
+    plain.using(if_parent_dies="run")  # wrong
+    await current_job().add("pages", [plain])  # wrong
 
 
 sink = RedisStreamSink(stream="reminders", url="redis://localhost")

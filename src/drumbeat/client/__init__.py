@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec import JsonCodec, Undecodable, decode_result
+from drumbeat.core.dependencies import NewWorkflow
 from drumbeat.core.job import CancelAnswer, Cancelled, EndedJob, Job, JobState, NewJob
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
@@ -26,10 +27,13 @@ from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.sync_loop import SYNC_LOOP
 from drumbeat.tasks import Registry, Task
+from drumbeat.tasks.options import has_parents
+from drumbeat.workflow_handle import WorkflowHandle
 
 from .loop_stores import LoopStores
 from .room_sender import RoomSender
 from .signals import build_signal, check_answer, check_sent, find_job_of_key
+from .workflows import WorkflowClient
 
 __all__ = ["Client"]
 
@@ -37,13 +41,13 @@ MAX_KEYS_PER_BATCH = 500
 """How many keys one transaction cancels: others can write between two of them."""
 
 
-def _trace_send(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+def _trace_send(jobs: Sequence[NewJob[Any]]) -> AbstractContextManager[Sequence[NewJob[Any]]]:
     """The jobs to store: in a `send` span and with its trace context, if the program traces."""
     spans = tracing.get_span_factory() if jobs else None
     return nullcontext(jobs) if spans is None else spans.start_send(jobs)
 
 
-class Client:
+class Client(WorkflowClient):
     """One for each app. It opens nothing before the first call."""
 
     def __init__(self, load_settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
@@ -95,23 +99,30 @@ class Client:
         self.opened_settings = self.opened_settings or settings
         return store
 
-    async def enqueue(self, job: NewJob) -> JobHandle[Any]:
+    async def enqueue(self, job: NewJob[Any]) -> JobHandle[Any]:
         if tracing.get_span_factory() is not None:
             return (await self.enqueue_many([job]))[0]
         store = await self.store()
-        (added,) = await store.jobs.add([job])
+        (added,) = await (self.add_graph([job]) if job.after else store.jobs.add([job]))
         return JobHandle(self, added.id, added.created)
 
-    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]:
+    def enqueue_sync(self, api_name: str, job: NewJob[Any]) -> SyncJobHandle[Any]:
         return SyncJobHandle(SYNC_LOOP.run(api_name, self.enqueue(job)))
 
-    async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
+    async def enqueue_many(self, jobs: Sequence[NewJob[Any]]) -> list[JobHandle[Any]]:
         with _trace_send(jobs) as traced:
             store = await self.store()
-            return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(traced)]
+            adding = self.add_graph(traced) if has_parents(traced) else store.jobs.add(traced)
+            return [JobHandle(self, added.id, added.created) for added in await adding]
+
+    async def enqueue_workflow(self, workflow: NewWorkflow, jobs: Sequence[NewJob[Any]]) -> WorkflowHandle:
+        """Store a workflow, all or none."""
+        with _trace_send(jobs) as traced:
+            added = await self.add_graph(traced, workflow)
+        return WorkflowHandle(self, workflow.id, [JobHandle(self, each.id, each.created) for each in added])
 
     async def enqueue_in_transaction(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool = True
     ) -> list[JobHandle[Any]]:
         """Store jobs in the transaction of the caller's own connection. This opens no store."""
         with _trace_send(jobs) as traced:
@@ -119,7 +130,7 @@ class Client:
         return [JobHandle(self, each.id, each.created) for each in added]
 
     def enqueue_in_transaction_sync(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+        self, conn: Any, jobs: Sequence[NewJob[Any]], notify: bool = True
     ) -> list[SyncJobHandle[Any]]:
         """As `enqueue_in_transaction`, on the calling thread, to which the connection may belong."""
         with _trace_send(jobs) as traced:

@@ -7,6 +7,7 @@ enqueue. The content of a store is untrusted: only JSON is decoded, and its size
 
 from drumbeat.codec.json_codec import JsonCodec, Undecodable
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD
+from drumbeat.codec.parent_values import JobOutcome, ParentReference, Results
 from drumbeat.codec.results import Unstorable, decode_result, encode_result
 from drumbeat.codec.signature import Signature, return_type
 from drumbeat.codec.storable_text import make_storable
@@ -14,7 +15,10 @@ from drumbeat.codec.storable_text import make_storable
 __all__ = [
     "MAX_DEPTH",
     "MAX_PAYLOAD",
+    "JobOutcome",
     "JsonCodec",
+    "ParentReference",
+    "Results",
     "Signature",
     "Undecodable",
     "Unstorable",

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.codec.json_codec import JsonCodec
+from drumbeat.codec.parent_values import is_results, item_type
 from drumbeat.codec.stored_types import is_model, is_stored, shape_of
 
 _JSON_ITSELF = (
@@ -165,6 +166,8 @@ class _ShapeReader:
     def _describe_custom(self, kind: Any) -> Any:
         if kind is object:
             return "any"
+        if is_results(kind):
+            return ["results", self.describe_hint(item_type(kind))]
         if (own := self._codec.find(kind)) is not None:
             self.has_codec = True
             return ["codec", self.describe_hint(own.stored)]

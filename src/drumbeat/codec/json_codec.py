@@ -15,6 +15,7 @@ import msgspec
 
 from drumbeat.codec.fidelity import find_unkeepable
 from drumbeat.codec.limits import is_deeper
+from drumbeat.codec.parent_values import REFERENCE_INSIDE, ParentReference, Results, is_results, results_of_count
 from drumbeat.codec.stored_types import Unkeepable, from_stored, is_model, to_stored
 from drumbeat.codec.type_codec import TypeCodec
 from drumbeat.errors import ConfigError
@@ -85,6 +86,10 @@ class JsonCodec:
 
     def _to_builtin(self, value: Any) -> Any:
         """The JSON value of a type that msgspec does not support."""
+        if type(value) is ParentReference:
+            raise Unkeepable(REFERENCE_INSIDE)
+        if type(value) is Results:
+            raise Unkeepable("is given by chord(...) or task.map(..., then=...), not by a caller")
         if self._codecs and (codec := self._find_for_value(type(value))) is not None:
             return _encode_by(codec, value)
         if is_model(type(value)):
@@ -102,6 +107,8 @@ class JsonCodec:
         """The value of a type that msgspec does not support, from plain JSON values."""
         if kind is object:
             return value
+        if is_results(kind):
+            return results_of_count(value)
         if (codec := self.find(kind)) is not None:
             return self._decode_by(codec, value)
         if is_model(kind):

@@ -21,6 +21,8 @@ from drumbeat.codec.fidelity import ALWAYS_SAME, LONG_NUMBER, LONG_NUMBER_DIGITS
 from drumbeat.codec.hints import Parameter
 from drumbeat.codec.json_codec import PLAIN, JsonCodec, Undecodable, decode_bounded, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
+from drumbeat.codec.parent_values import ParentReference
+from drumbeat.core.edge import Binding
 from drumbeat.errors import ConfigError, InvalidArguments
 
 _Kind = inspect.Parameter
@@ -75,6 +77,8 @@ class Signature:
         self._positional_only = frozenset(p.name for p in self.parameters if p.kind == "positional")
         self._is_plain = all(p.required and p.kind != "keyword" for p in self.parameters)
         self._values = _getter([p.name for p in self.parameters])
+        self._partial: dict[frozenset[str], Signature] = {}
+        """Without these parameters, which are bound to results of other jobs."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], codec: JsonCodec = PLAIN) -> Self:
@@ -155,6 +159,26 @@ class Signature:
         if plan.has_codec and not self.codec.is_same_json(call, back):
             self._raise_for_codec(call, back)
         return raw.decode()
+
+    def encode_bound(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD
+    ) -> tuple[str, dict[str, ParentReference]]:
+        """As `encode`, and the arguments that are results of other jobs: they are not stored. Of `Results` their number is.
+
+        Raises:
+            InvalidArguments: as `encode`.
+        """
+        given = self._given_arguments(self._bind(self._ensure_resolved().shape, args, kwargs))
+        references = {name: value for name, value in given.items() if type(value) is ParentReference}
+        names = frozenset(references)
+        if (rest := self._partial.get(names)) is None:
+            kept = [msgspec.structs.replace(p, kind="keyword") for p in self.parameters if p.name not in names]
+            rest = self._partial[names] = Signature(self.name, kept, self._function, self.codec)
+        text = rest.encode((), {name: value for name, value in given.items() if name not in names}, limit=limit)
+        counts = {name: len(each.parents) for name, each in references.items() if each.binding is Binding.RESULTS}
+        if counts:
+            text = encoder.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]) | counts).decode()
+        return text, references
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and the keyword arguments of a stored call.

@@ -1,7 +1,7 @@
 """The controller: schedules, leader election, pruning and start-up calls of an instance.
 
     on the heartbeat's thread, loop and store     firer, schedule rescuer, schedule declarations, elector
-    on the program's loop and store               pruner; and before the first claim: start-up calls
+    on the program's loop and store               pruner, release sweeper; and before the first claim: start-up calls
 
 A worker-only instance declares its schedules and, if there is no leader, prunes; it fires nothing and never leads. A handler
 that blocks the worker's loop delays no fire.
@@ -15,6 +15,7 @@ from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.firer import Firer
 from drumbeat.controller.pruner import Pruner
+from drumbeat.controller.release_sweeper import ReleaseSweeper
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
 from drumbeat.controller.schedule_rescuer import ScheduleRescuer
 from drumbeat.controller.startup import AcquireLock, InThread, StartupRunner
@@ -31,7 +32,7 @@ from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 
 @dataclass(eq=False, repr=False)
 class Controller:
-    """Made on the program's loop. `resign`, `create_pruner`, `run_startup` and `stop_startup` are called there, the rest on the
+    """Made on the program's loop. `resign`, `create_...`, `run_startup` and `stop_startup` are called there, the rest on the
     heartbeat's loop."""
 
     settings: Settings
@@ -98,6 +99,11 @@ class Controller:
         """A service for the program's loop."""
         backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
         return Pruner(store, self._elector, self.clock, backoff, self.settings)
+
+    def create_release_sweeper(self, store: Store) -> ReleaseSweeper:
+        """A service for the program's loop."""
+        backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
+        return ReleaseSweeper(store, self._elector, self.clock, backoff)
 
     async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's loop."""

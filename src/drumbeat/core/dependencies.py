@@ -20,6 +20,9 @@ from typing import assert_never
 import msgspec
 
 from drumbeat.core.claim import WriteStatus
+from drumbeat.core.edge import Binding as Binding
+from drumbeat.core.edge import IfParentFails as IfParentFails
+from drumbeat.core.edge import NewEdge as NewEdge
 from drumbeat.core.job import AddResult, Failure, JobState, NewJob
 from drumbeat.core.step import NewStep
 from drumbeat.ids import InstanceId, JobId
@@ -28,34 +31,6 @@ BLOCKED_ON_PARENTS = "parents"
 """`blocked_on` of a job that has open parents. One value for all: workers ask the store for the distinct ones."""
 MAX_ADVANCED = 1_000
 """Edges that one call of `advance` follows."""
-
-
-class IfParentFails(StrEnum):
-    """What becomes of a child when a parent dies, is cancelled, expires or is discarded."""
-
-    CANCEL = "cancel"  # it is cancelled, too; the replay of a dead parent makes it wait again
-    RUN = "run"  # it runs
-    WAIT = "wait"  # of a dead letter it waits for the replay; cancelled if nobody can replay the parent any more
-
-
-class Binding(StrEnum):
-    """What a child gets of a parent, as an argument."""
-
-    NONE = ""
-    RESULT = "result"
-    OUTCOME = "outcome"  # the result, or how it failed
-    RESULTS = "results"  # of many parents one argument, read in pages
-
-
-class NewEdge(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A child waits for a parent. The edges of a child are in the order in which it names its parents."""
-
-    parent: JobId
-    child: JobId
-    if_fails: IfParentFails = IfParentFails.CANCEL
-    binding: Binding = Binding.NONE
-    argument: str = ""
-    """The parameters of the child that get it, separated by spaces."""
 
 
 class NewWorkflow(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +83,7 @@ class EdgeEffect(StrEnum):
     NOTHING = "nothing"
     MET = "met"  # the child has one open parent less
     CANCEL = "cancel"  # the child is cancelled
-    REVIVE = "revive"  # a child that this parent's death cancelled waits again
+    REVIVE = "revive"  # a child that this parent's failure cancelled waits again, if no other parent cancels it
 
 
 class ParentLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +135,7 @@ def edge_effect(if_fails: IfParentFails, edge_life: int, event: ParentEvent, lif
     life only, and never by a discard, which follows a death.
     """
     if event is ParentEvent.REPLAYED:
-        return EdgeEffect.REVIVE if if_fails is IfParentFails.CANCEL else EdgeEffect.NOTHING
+        return EdgeEffect.NOTHING if if_fails is IfParentFails.RUN else EdgeEffect.REVIVE
     if if_fails is IfParentFails.RUN:
         return EdgeEffect.NOTHING if event is ParentEvent.DISCARDED or life != edge_life else EdgeEffect.MET
     if event is ParentEvent.SUCCEEDED:

@@ -6,14 +6,22 @@ a struct because a bulk enqueue makes thousands of them a second.
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from drumbeat.core.edge import NewEdge
 from drumbeat.core.job_fields import AllJobFields, GivenFields
 from drumbeat.core.job_fields import JobState as JobState
 from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R_co = TypeVarWithDefault("R_co", covariant=True, default=Any)
+else:
+    R_co = TypeVar("R_co", covariant=True)
 LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
 
@@ -26,8 +34,8 @@ class PendingView(StrEnum):
     WAITING = "waiting"  # blocked_on is set
 
 
-class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
-    """One job to be stored. The id is the client's, so that a repeated call is the same job.
+class NewJob(GivenFields[int], Generic[R_co], frozen=True, kw_only=True, gc=False):
+    """One job to be stored, whose function returns R. The id is the client's, so that a repeated call is the same job.
 
     It cannot be part of a reference cycle, so the garbage collector need not track the many of a bulk enqueue.
     """
@@ -39,6 +47,8 @@ class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
     """Its first attempt must start before; None: `expires` microseconds after it is due."""
     expires: int | None = None
     """None, if expires_at is None too: it never expires."""
+    after: tuple[NewEdge, ...] = ()
+    """The jobs that it waits for. No column: such jobs are stored by `DependencyStore.add`, with these edges."""
 
 
 class AddResult(msgspec.Struct, frozen=True):

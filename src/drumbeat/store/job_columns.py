@@ -24,7 +24,8 @@ LONG_TEXTS = ("args", "progress", "result")
 """Lists read only the beginning of these."""
 
 STORED: tuple[str, ...] = StoredJobRow.__struct_fields__
-NEW: tuple[str, ...] = NewJob.__struct_fields__
+NEW: tuple[str, ...] = tuple(name for name in NewJob.__struct_fields__ if name != "after")
+"""Edges are rows of their own."""
 LIVE = tuple(LIVE_NAMES.get(name, name) for name in STORED if name not in ONLY_ENDED)
 ENDED = tuple(name for name in STORED if name not in ONLY_LIVE)
 _CHANGEABLE = tuple(name for name in NewSchedule.__struct_fields__ if name != "name")

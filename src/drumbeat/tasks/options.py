@@ -13,9 +13,11 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from drumbeat import names
+from drumbeat.core.edge import IfParentFails
 from drumbeat.core.job import Job, NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
+from drumbeat.ids import JobId
 from drumbeat.names import ErrorClass, short_repr
 from drumbeat.retry import (
     RETRY_ALL,
@@ -29,11 +31,21 @@ from drumbeat.retry import (
 from drumbeat.setting_parsers import MAX_RETRIES
 from drumbeat.settings import Settings
 
+from .parents import Parent, ParentPolicy, parse_parents, parse_policy
+
 MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
 """Total bytes in one `enqueue_many`: it occupies a SQLite file or a Redis for about half a second, on a good disk."""
-_ARGS = attrgetter("args")
+_ARGS, _AFTER = attrgetter("args"), attrgetter("after")
+POLICY_WITHOUT_PARENTS = (
+    "if_parent_fails needs parents: after=[...], or a parent's result as an argument; in a workflow give it to "
+    "flow.add(call, after=[...], if_parent_fails=...)"
+)
+PARENTS_IN_TRANSACTION = (
+    "a job that waits for others cannot be stored in your own transaction: their workers would wait for its commit; "
+    "enqueue it without conn= once the transaction is committed"
+)
 
 Pool = Literal["loop", "thread", "process"]
 
@@ -76,6 +88,8 @@ class EnqueueOptions(JobOptions, total=False):
 
     conn: Any
     notify: bool
+    after: Iterable[Parent]
+    if_parent_fails: ParentPolicy | None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +218,14 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own connection, in whose transaction the job is stored."""
     notify: bool = True
     """Whether the commit of that transaction wakes workers."""
+    after: tuple[JobId, ...] = ()
+    """The jobs that it waits for."""
+    if_parent_fails: IfParentFails | None = None
+
+    @property
+    def has_parents(self) -> bool:
+        """Whether anything is said of parents."""
+        return bool(self.after) or self.if_parent_fails is not None
 
 
 def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
@@ -218,6 +240,9 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
     if unique is not Unique.NO and "key" not in given:
         raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
+    parents = parse_parents(given["after"]) if "after" in given else ()
+    if parents and "conn" in given:
+        raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
     run_at = to_us(given["at"]) if "at" in given else None
     expires_us, expires_at = _parse_expiry(given.get("expires"), run_at)
     return EnqueueOverrides(
@@ -233,6 +258,8 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
         expires_at=expires_at,
         conn=given.get("conn"),
         notify=notify,
+        after=parents,
+        if_parent_fails=parse_policy(given["if_parent_fails"]) if "if_parent_fails" in given else None,
     )
 
 
@@ -244,7 +271,12 @@ def check_notify(conn: object, notify: object) -> bool:
     return notify
 
 
-def check_new_jobs(jobs: Iterable[NewJob]) -> list[NewJob]:
+def has_parents(jobs: Iterable[NewJob[Any]]) -> bool:
+    """Whether any of these jobs waits for another."""
+    return any(map(_AFTER, jobs))
+
+
+def check_new_jobs(jobs: Iterable[NewJob[Any]], *, conn: Any = None) -> list[NewJob[Any]]:
     """Check the jobs of `enqueue_many`."""
     listed = list(jobs)
     if not all(type(job) is NewJob for job in listed):
@@ -254,6 +286,8 @@ def check_new_jobs(jobs: Iterable[NewJob]) -> list[NewJob]:
         raise _too_many_jobs_error(f"{MAX_JOBS_AT_ONCE:,} jobs", f"{len(listed):,}")
     if len(listed) > 1 and (length := sum(map(len, map(_ARGS, listed)))) > MAX_ARGS_AT_ONCE:
         raise _too_many_jobs_error(f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments", f"{length / (1 << 20):,.0f}")
+    if conn is not None and has_parents(listed):
+        raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
     return listed
 
 

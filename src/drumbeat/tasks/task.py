@@ -7,27 +7,39 @@ Calling a task directly calls the function. A task reaches its app through the `
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from drumbeat.codec import MAX_PAYLOAD, Signature
+from drumbeat.codec import MAX_PAYLOAD, ParentReference, Results, Signature
 from drumbeat.context import CURRENT_JOB
+from drumbeat.core.edge import IfParentFails, NewEdge
 from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
+from drumbeat.flow_parts import Group, Link, Part, chord
 from drumbeat.foreign_words import METHODS
 from drumbeat.handle import JobHandle, SyncJobHandle
-from drumbeat.ids import new_job_id
+from drumbeat.ids import JobId, new_job_id
 from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 
 from .follow_up import DeadLetterSignature, SuccessSignature
 from .loop_check import awaited_on_loop, check_no_loop, mark_as_async
-from .options import EnqueueOptions, EnqueueOverrides, Options, parse_enqueue_options
+from .options import (
+    PARENTS_IN_TRANSACTION,
+    POLICY_WITHOUT_PARENTS,
+    EnqueueOptions,
+    EnqueueOverrides,
+    Options,
+    parse_enqueue_options,
+)
+from .parents import build_edges
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
 Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
 """Converts stored arguments of an older signature to the current one; the second argument is the older signature's hash."""
 OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
@@ -97,9 +109,25 @@ class Task(RegisteredFunction[P, R]):
         check_no_loop(f"{self.name}.enqueue_sync", f"await {self.name}.enqueue")
         return self._enqueuer.enqueue_sync(f"{self.name}.enqueue_sync", self._build_job(args, kwargs))
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A call to be enqueued together with others by `app.enqueue_many`."""
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob[R]:
+        """A call to be enqueued together with others by `app.enqueue_many`, or as a part of a workflow."""
         return self._build_job(args, kwargs)
+
+    @overload
+    def map(self: Link[T, R], items: Iterable[T], *, then: Link[Results[R], S]) -> Part[S]: ...
+    @overload
+    def map(self: Link[T, R], items: Iterable[T], *, then: Link[list[R], S]) -> Part[S]: ...
+    @overload
+    def map(self: Link[T, R], items: Iterable[T]) -> Group[R]: ...
+    def map(self, items: Iterable[Any], *, then: Link[Any, S] | None = None) -> Part[S] | Group[R]:
+        """A call for each item, up to 100,000, and then one of `then`, which takes all results: a part of a workflow.
+
+            await app.workflow("thumbnails", resize.map(paths, then=publish)).enqueue()
+
+        `then` takes `Results[R]`, read in pages, or up to 1,000 results as `list[R]`.
+        """
+        calls = Group([self._build_job((item,), {}) for item in items])
+        return calls if then is None else chord(calls, then)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
         """The same task with other options for the next enqueue: a delay, a queue, a key, a transaction of your own.
@@ -107,6 +135,10 @@ class Task(RegisteredFunction[P, R]):
         `conn=` is your own connection to the database that holds the jobs (or a cursor, or a session): the job is stored in
         its transaction, visible after the commit and gone after a rollback. With autocommit it is stored at once. After
         `notify=False` the commit wakes no workers: they find the job at their next poll.
+
+        `after=[job, ...]` are jobs that must have ended before: their handles, ids, or calls bound for the same `enqueue_many`.
+        If one dies, is cancelled or expires, `if_parent_fails` decides: "cancel" cancels this job too (the default; a replay of
+        the dead one makes it wait again), "run" runs it, "wait" waits until somebody replays the dead one.
 
         Raises:
             InvalidArguments: an option has an impossible value, or two exclude each other.
@@ -166,16 +198,26 @@ class Task(RegisteredFunction[P, R]):
 
     def _build_job(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], overrides: EnqueueOverrides = _NO_OVERRIDES
-    ) -> NewJob:
+    ) -> NewJob[Any]:
         settings, options = self._enqueuer.settings, self.options
         signature, running = self.signature, CURRENT_JOB.get(None)
         if self._hash is None:
             self._hash = signature.hash
+        references: dict[str, ParentReference] = {}
+        try:
+            text = signature.encode(args, kwargs, limit=settings.payload_limit)
+        except InvalidArguments:
+            # Only here are results of other jobs looked for: other calls do not pay for it.
+            given = (*args, *kwargs.values())
+            if not isinstance(signature, Signature) or not any(type(value) is ParentReference for value in given):
+                raise
+            text, references = signature.encode_bound(args, kwargs, limit=settings.payload_limit)
+        id = new_job_id()
         return NewJob(
-            id=new_job_id(),
+            id=id,
             task=self.name,
             queue=options.queue if overrides.queue is None else self._check_queue(overrides.queue),
-            args=signature.encode(args, kwargs, limit=settings.payload_limit),
+            args=text,
             signature=self._hash,
             priority=options.priority if overrides.priority is None else overrides.priority,
             run_at=overrides.run_at,
@@ -189,7 +231,17 @@ class Task(RegisteredFunction[P, R]):
             expires_at=overrides.expires_at,
             expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
             parent=None if running is None else running.id,
+            after=self._build_edges(id, references, overrides) if references or overrides.has_parents else (),
         )
+
+    def _build_edges(
+        self, id: JobId, references: dict[str, ParentReference], overrides: EnqueueOverrides
+    ) -> tuple[NewEdge, ...]:
+        if overrides.conn is not None:
+            raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")
+        if not references and not overrides.after:
+            raise InvalidArguments(POLICY_WITHOUT_PARENTS, "if_parent_fails")
+        return build_edges(id, overrides.after, references, overrides.if_parent_fails or IfParentFails.CANCEL)
 
     def _check_queue(self, queue: str) -> str:
         known = self._enqueuer.declared_queues()
@@ -238,13 +290,13 @@ class BoundTask(Generic[P, R]):
             return self._task._enqueuer.enqueue_in_transaction_sync(overrides.conn, [job], overrides.notify)[0]
         return self._task._enqueuer.enqueue_sync(api_name, job)
 
-    async def _enqueue_in_transaction(self, job: NewJob) -> JobHandle[R]:
+    async def _enqueue_in_transaction(self, job: NewJob[Any]) -> JobHandle[R]:
         [handle] = await self._task._enqueuer.enqueue_in_transaction(
             self._overrides.conn, [job], self._overrides.notify
         )
         return handle
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob[R]:
         """As `Task.bind`."""
         if self._overrides.conn is not None:
             raise InvalidArguments("give conn to enqueue_many: all its jobs are stored in one transaction", "conn")

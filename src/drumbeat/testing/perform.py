@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from drumbeat.codec import decode_result, encode_result
 from drumbeat.context import CURRENT_JOB, RunningJob
 from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.dependencies import NewGraph, ParentResult
 from drumbeat.core.job import NewJob
 from drumbeat.core.signals import STILL_WAITING, SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
@@ -27,6 +28,11 @@ async def perform(internals: AppInternals, job: NewJob) -> Any:
     task = internals.registry[job.task]
     if task.options.batch is not None:
         raise InvalidArguments(f"task {task.name!r} takes batches: enqueue its jobs and run_until_idle()", "job")
+    if any(edge.binding for edge in job.after):
+        problem = (
+            "perform() has no parents whose results it could pass: bind values, or enqueue all and run_until_idle()"
+        )
+        raise InvalidArguments(f"{job.task}: {problem}", "job")
     args, kwargs = task.signature.decode(job.args)
     now_us = internals.clock.now_us
     running = RunningJob(_claim(job, now_us()), _check_progress, _NoCompleter(internals), now_us, now_us())
@@ -96,7 +102,9 @@ class _NoCompleter:
         codec = internals.registry.codec
         encode = functools.partial(encode_result, limit=internals.settings.payload_limit, codec=codec)
         transactional = internals.client.transactional
-        context = StepContext(_NoStore(), transactional, lambda: self.instance, internals.clock.now_us, encode, codec)
+        context = StepContext(
+            _NoStore(), transactional, lambda: self.instance, internals.clock.now_us, encode, codec, internals.client
+        )
         return JobSteps(job, context)
 
     def transaction(self, job: RunningJob) -> NoReturn:
@@ -125,6 +133,18 @@ class _NoStore:
 
     def take_signal_sync(self, wait: SignalWait) -> TakenSignal:
         return STILL_WAITING
+
+    async def page_results(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
+        return []
+
+    def page_results_sync(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
+        return []
+
+    async def add_graph(self, graph: NewGraph) -> NoReturn:
+        self.add_graph_sync(graph)
+
+    def add_graph_sync(self, graph: NewGraph) -> NoReturn:
+        raise InvalidArguments("perform() runs one job, and stores none: enqueue it and run_until_idle()", "job")
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any:
         return await asyncio.to_thread(call)

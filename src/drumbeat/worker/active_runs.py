@@ -37,6 +37,8 @@ class HandlerRun:
     """The call in a thread, which records when it ended."""
     deadline: float | None = None
     """When it times out, by the monotonic clock."""
+    bound_args: str | None = None
+    """The arguments with results of its parents, for a child process; None: it gets none."""
     timer: Timer | None = None
 
     @property

@@ -54,6 +54,8 @@ class BurstWatch:
             await wakeup.wait(jitter(delay))
 
     async def _is_idle(self) -> bool:
+        while await self._store.dependencies.advance():  # what waits for jobs that have ended becomes due
+            pass
         # Schedules first: a fire between the two questions is seen as a job.
         if self._clock.monotonic() < self._fires_until and (await self._store.schedules.get_due(1)).schedules:
             return False

@@ -43,6 +43,7 @@ from drumbeat.worker.child_steps import ChildSteps
 from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.job_completer import JobCompleter
+from drumbeat.worker.parent_results import attach_results
 from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.reporter import encode_progress
 from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value, settle_steps
@@ -194,6 +195,7 @@ class ChildServer:
             on_success=on_success_tasks(self._task_specs),
             steps=link.steps,
             codec=app.registry.codec,
+            enqueuer=app.client,
         )
         self._clock = app.clock
         self._handler_task: asyncio.Task[tuple[Any, BaseException | None]] | None = None
@@ -249,13 +251,15 @@ class ChildServer:
             return child_protocol.ChildRefused(
                 f"the program that it loaded has no task {job.task!r}: was it changed on disk?"
             )
-        arguments = spec.decode_arguments(job)
+        arguments = spec.decode_arguments(job, request.bound_args)
         if isinstance(arguments, Outcome):
             return child_protocol.ChildRefused(
                 f"the program that it loaded has another {job.task!r}: was it changed on disk?"
             )
         if isinstance(arguments, HandlerResult):
             return child_protocol.JobResult(arguments)
+        if request.bound_args is not None:
+            attach_results(arguments, spec, job.id, self._link.steps)
         self._link.progress.begin(job)
         self._link.send(child_protocol.HandlerStarted())
         forks, began_at = FORKS.count, self._clock.monotonic()

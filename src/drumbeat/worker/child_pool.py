@@ -246,10 +246,17 @@ class ChildProcess:
                 answer = msgspec.structs.replace(answer, is_recorded=await run.steps.record(asked.record))
             elif asked.take is not None:
                 answer = msgspec.structs.replace(answer, taken=await run.steps.take_signal(asked.take))
+            elif (page := asked.page) is not None:
+                results = await run.steps.page_results(page.job, page.argument, page.after, page.limit)
+                answer = msgspec.structs.replace(answer, page=results)
+            elif asked.graph is not None:
+                answer = msgspec.structs.replace(answer, added=await run.steps.add_graph(asked.graph))
             else:
                 answer = msgspec.structs.replace(answer, steps=await run.steps.load(run.request.job.id))
         except StoreError as error:
             answer = msgspec.structs.replace(answer, error=error.reason)
+        except DrumbeatError as error:
+            answer = msgspec.structs.replace(answer, refusal=child_protocol.Refusal.of(error))
         self._send(answer)
 
     async def _receive_result(

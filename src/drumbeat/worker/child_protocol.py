@@ -12,13 +12,18 @@ worker                           child
    | -------- StopChild ---------> |    when idle: exit
 """
 
+from typing import Any
+
 import msgspec
 
+from drumbeat import errors
 from drumbeat.context import AbortReason
 from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
 from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
-from drumbeat.ids import InstanceId
+from drumbeat.errors import DrumbeatError
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.worker.result import HandlerResult
 
 
@@ -29,10 +34,36 @@ class RunJob(msgspec.Struct, frozen=True, tag=True):
     started_us: int
     trace: str | None = None
     """The span of this run, as a W3C traceparent."""
+    bound_args: str | None = None
+    """Its arguments with results of its parents, instead of job.args."""
 
 
 class AbortJob(msgspec.Struct, frozen=True, tag=True):
     reason: AbortReason
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A `DrumbeatError` by the name of its class and its facts."""
+
+    name: str
+    message: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: DrumbeatError) -> "Refusal":
+        return cls(type(error).__name__, str(error), vars(error))
+
+    def to_error(self) -> DrumbeatError:
+        return errors.rebuild(getattr(errors, self.name), (self.message,), self.facts)
+
+
+class AskedPage(msgspec.Struct, frozen=True):
+    """Of the results that a job gets as one argument."""
+
+    job: JobId
+    argument: str
+    after: int
+    limit: int
 
 
 class StepsAnswered(msgspec.Struct, frozen=True, tag=True):
@@ -40,8 +71,12 @@ class StepsAnswered(msgspec.Struct, frozen=True, tag=True):
     steps: list[StepRecord] = []
     is_recorded: bool = False
     taken: TakenSignal | None = None
+    page: list[ParentResult] = []
+    added: GraphAnswer | None = None
     error: str | None = None
     """The store refused it."""
+    refusal: Refusal | None = None
+    """The store refused it with an error that the handler is to see."""
 
 
 class StopChild(msgspec.Struct, frozen=True, tag=True):
@@ -72,7 +107,9 @@ class StepsAsked(msgspec.Struct, frozen=True, tag=True):
     number: int
     record: NewStep | None = None
     take: SignalWait | None = None
-    """With neither: load the steps of the running job."""
+    page: AskedPage | None = None
+    graph: NewGraph | None = None
+    """With none of these: load the steps of the running job."""
 
 
 class HandlerEnded(msgspec.Struct, frozen=True, tag=True):

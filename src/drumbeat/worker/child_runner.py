@@ -80,7 +80,7 @@ class ChildRunner:
             trace = None if run.span is None else run.span.trace
             result = await self._pool.run(
                 ChildRun(
-                    request=RunJob(run.jobs[0], self._identity(), run.started_us, trace),
+                    request=RunJob(run.jobs[0], self._identity(), run.started_us, trace, run.bound_args),
                     abort=run.running.aborted,
                     note=self._reporter.put_progress,
                     steps=self._steps,

@@ -32,8 +32,10 @@ class UnverifiedCompletion:
 class CompletionVerifier:
     name = "commit check"
 
-    def __init__(self, core: WorkerCore, inspect: Inspector) -> None:
+    def __init__(self, core: WorkerCore, inspect: Inspector, on_releasing: Callable[[], None]) -> None:
+        """`on_releasing`: called for what was committed; the transaction itself follows no edges to children."""
         self._inspect = inspect
+        self._on_releasing = on_releasing
         self._backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._inbox: asyncio.Queue[UnverifiedCompletion | None] = asyncio.Queue()
 
@@ -50,6 +52,7 @@ class CompletionVerifier:
             claim, result = ClaimRef(unverified.job.id, unverified.job.token), unverified.result
             if unverified.completion is Completion.CONFIRMED or await self.is_committed(claim):
                 unverified.settle(RETURNED_NOTHING, True)
+                self._on_releasing()
                 _warn_of_ignored(unverified.job, result)
             else:
                 unverified.settle(NOT_COMMITTED if result.kind is ResultKind.RETURNED else result, False)

@@ -14,6 +14,7 @@ from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, R
 from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
+from drumbeat.protocols import Enqueuer
 from drumbeat.store.protocol import Transactional
 from drumbeat.worker.job_steps import JobSteps, StepContext, StepPort
 from drumbeat.worker.result import RanJob, ResultEncoder, success_follow_up
@@ -32,6 +33,7 @@ class JobCompleter:
         on_success: Mapping[str, str],
         steps: StepPort,
         codec: JsonCodec,
+        enqueuer: Enqueuer,
         is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
     ) -> None:
         self.transactional = transactional
@@ -40,7 +42,7 @@ class JobCompleter:
         self._now = now
         self._on_success = on_success
         """The on_success tasks by the names of their tasks."""
-        self._step_context = StepContext(steps, transactional, identity, now, encode_result, codec)
+        self._step_context = StepContext(steps, transactional, identity, now, encode_result, codec, enqueuer)
         self.is_committed = is_committed
         """Asks the store; None in a child process: there the worker asks when the handler has ended."""
 

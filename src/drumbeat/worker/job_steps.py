@@ -9,13 +9,15 @@ there, and does not call the function again. Records are read once, by the first
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, return_type
+from drumbeat.codec import JsonCodec, Undecodable, Unstorable, decode_result, encode_result, return_type
 from drumbeat.context import Aborted, AbortReason, RunningJob
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimRef, WriteStatus
+from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
+from drumbeat.core.job import NewJob
 from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import (
     MAX_RESULT_BYTES,
@@ -29,14 +31,18 @@ from drumbeat.core.step import (
 from drumbeat.core.suspension import FOREVER_US, Suspension
 from drumbeat.durations import to_us
 from drumbeat.errors import ClaimLost, SignalTimedOut, StepError
+from drumbeat.handle import JobHandle
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.names import short_repr
+from drumbeat.protocols import Enqueuer
 from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
 from drumbeat.store.protocol import Transactional
 from drumbeat.worker.result import ResultEncoder
 
 log = logging.getLogger(__name__)
 
+MAX_ADDED = 5_000
+"""Jobs that one step adds: its record, their ids, must be within MAX_RESULT_BYTES."""
 StepId = tuple[StepKind, str]
 
 
@@ -57,6 +63,16 @@ class StepPort(Protocol):
 
     def take_signal_sync(self, wait: SignalWait) -> TakenSignal: ...
 
+    async def page_results(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]: ...
+
+    def page_results_sync(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]: ...
+
+    async def add_graph(self, graph: NewGraph) -> GraphAnswer:
+        """Store jobs in the workflow of the job that runs, with graph.step."""
+        ...
+
+    def add_graph_sync(self, graph: NewGraph) -> GraphAnswer: ...
+
     async def run_in_thread(self, call: Callable[[], Any]) -> Any: ...
 
 
@@ -69,6 +85,7 @@ class StepContext(NamedTuple):
     now: Callable[[], int]
     encode: ResultEncoder
     codec: JsonCodec
+    enqueuer: Enqueuer
 
 
 class JobSteps:
@@ -131,6 +148,49 @@ class JobSteps:
         except ClaimLost as lost:
             self._settle(False, lost)
         return kept
+
+    async def add(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]:
+        self._enter(StepKind.STEP, name)
+        if self._must_load:
+            self._learn(await self._port.load(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._handles_on_record(known)
+        graph = self._build_graph(name, calls)
+        with self._inside(name):
+            return self._end_add(name, graph, await self._port.add_graph(graph))
+
+    def add_sync(self, name: str, calls: Iterable[NewJob[Any]]) -> list[JobHandle[Any]]:
+        self._enter(StepKind.STEP, name)
+        if self._must_load:
+            self._learn(self._port.load_sync(self._job.id))
+        if (known := self._known.get((StepKind.STEP, name))) is not None:
+            return self._handles_on_record(known)
+        graph = self._build_graph(name, calls)
+        with self._inside(name):
+            return self._end_add(name, graph, self._port.add_graph_sync(graph))
+
+    def _build_graph(self, name: str, calls: Iterable[NewJob[Any]]) -> NewGraph:
+        jobs, edges = self._context.enqueuer.check_graph(calls)
+        if len(jobs) > MAX_ADDED:
+            problem = f"adds {len(jobs):,} jobs: one step adds at most {MAX_ADDED:,}, use several"
+            raise StepError(self._job.id, name, problem)
+        text = encode_result([job.id for job in jobs])
+        self._charge(name, len(text))
+        now = self._context.now()
+        step = NewStep(claim=self._claim, name=name, started_at=now, finished_at=now, result=text)
+        return NewGraph(jobs=jobs, edges=edges, step=step)
+
+    def _end_add(self, name: str, graph: NewGraph, answer: GraphAnswer) -> list[JobHandle[Any]]:
+        self._settle(answer.status is not WriteStatus.STALE)
+        if answer.status is WriteStatus.DUPLICATE:  # the answer of an earlier call was lost
+            return self._handles(decode_result(answer.recorded or "[]", list[str]))
+        return [JobHandle(self._context.enqueuer, added.id, added.created) for added in answer.results]
+
+    def _handles_on_record(self, known: StepRecord) -> list[JobHandle[Any]]:
+        return self._handles(self._decode(known, list[str]))
+
+    def _handles(self, ids: Iterable[str]) -> list[JobHandle[Any]]:
+        return [JobHandle(self._context.enqueuer, JobId(id), False) for id in ids]
 
     async def sleep(self, delay_us: int, name: str) -> None:
         self._enter(StepKind.SLEEP, name)

@@ -2,7 +2,8 @@
 
 buffer, reporter --> fetcher --> store loop     claims jobs, reports outcomes
 threads, children --> runner --> slots          run them
-step recorder                                   what they record of their steps
+step recorder, parent results                   what they record of their steps, what they get of other jobs
+release follower                                children of parents that have ended
 rooms                                           messages of rooms
 listener, description --> heartbeat             membership in the cluster
 """
@@ -21,9 +22,11 @@ from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchTimer
 from drumbeat.worker.heartbeat_listener import HeartbeatListener, WorkerDescription
 from drumbeat.worker.job_completer import JobCompleter
+from drumbeat.worker.parent_results import ParentResults
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights
 from drumbeat.worker.recycler import Recycler
+from drumbeat.worker.release_follower import ReleaseFollower
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.room_consumer import RoomConsumer
 from drumbeat.worker.runner import JobRunner
@@ -49,7 +52,9 @@ class WorkerParts:
         batch_sizes = {name: spec.batch for name, spec in core.task_specs.items() if spec.batch}
         capacity = FetchCapacity(self.buffer, prefetch, batch_sizes=batch_sizes, max_claim=settings.batch)
         self.fetcher = Fetcher(FetchTimer(clock, settings.poll), capacity, weights, wakeup.set)
-        self.store_loop = StoreLoop(core, store.jobs, self.buffer, self.fetcher, self.reporter, wakeup)
+        self.release_follower = ReleaseFollower(core, store.dependencies)
+        on_releasing = self.release_follower.wake
+        self.store_loop = StoreLoop(core, store.jobs, self.buffer, self.fetcher, self.reporter, wakeup, on_releasing)
         self.stats_writer = StatsWriter(
             recorder,
             store.stats,
@@ -59,8 +64,9 @@ class WorkerParts:
         )
         self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
-        self.verifier = CompletionVerifier(core, store.inspect)
-        self.step_recorder = StepRecorder(core, store.steps, self.threads)
+        self.verifier = CompletionVerifier(core, store.inspect, on_releasing)
+        self.parent_results = ParentResults(core, store.dependencies)
+        self.step_recorder = StepRecorder(core, store, self.threads)
         completer = JobCompleter(
             store.transactional,
             core.identity,
@@ -69,13 +75,24 @@ class WorkerParts:
             on_success=on_success_tasks(core.task_specs),
             steps=self.step_recorder,
             codec=app.registry.codec,
+            enqueuer=app.client,
             is_committed=self.verifier.is_committed,
         )
         self.child_pool = None if ref is None else ChildPool(ref, settings, limit=settings.concurrency)
         child_runner = (
             None if self.child_pool is None else ChildRunner(core, self.child_pool, self.reporter, self.step_recorder)
         )
-        self.runner = JobRunner(core, prefetch, self.reporter, self.threads, child_runner, self.verifier, completer)
+        self.runner = JobRunner(
+            core,
+            prefetch,
+            self.reporter,
+            self.threads,
+            child_runner,
+            self.verifier,
+            completer,
+            self.parent_results,
+            self.step_recorder,
+        )
         self.slots = Slots(core, self.buffer, self.runner)
         self.recycler = Recycler(core, lambda: () if self.child_pool is None else self.child_pool.pids)
         self.listener = HeartbeatListener(core, self.buffer, self.fetcher, self.reporter, self.store_loop)

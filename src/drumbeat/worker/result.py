@@ -50,6 +50,14 @@ class ResultKind(StrEnum):
     UNDECODABLE = "undecodable"  # no version can read the arguments
 
 
+class ParentResultUnusable(Exception):
+    """A result of a parent is lost, or of another type than its child takes. A retry cannot help."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 class HandlerResult(msgspec.Struct, frozen=True, kw_only=True):
     kind: ResultKind
     result: str | None = None
@@ -185,6 +193,8 @@ def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerRe
             return HandlerResult(kind=ResultKind.RETRY_LATER, delay=error.delay_us, error=describe_failure(error))
         case SkipRetry():
             return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
+        case ParentResultUnusable():
+            return HandlerResult(kind=ResultKind.SKIP_RETRY, error=error.failure)
         case StepError():
             return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
         case Aborted() if aborted is not None:

@@ -28,6 +28,8 @@ from drumbeat.worker.child_runner import ChildRunner
 from drumbeat.worker.commit_check import CompletionVerifier, UnverifiedCompletion
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fork_detector import FORKS
+from drumbeat.worker.job_steps import StepPort
+from drumbeat.worker.parent_results import ParentResults, attach_results, find_mismatch
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult
@@ -56,6 +58,8 @@ class JobRunner:
         child_runner: ChildRunner | None,
         verifier: CompletionVerifier,
         completer: Completer,
+        parents: ParentResults,
+        steps: StepPort,
     ) -> None:
         self._task_specs = core.task_specs
         self.batch_tasks = frozenset(name for name, spec in core.task_specs.items() if spec.batch is not None)
@@ -73,6 +77,8 @@ class JobRunner:
         self._child_runner = child_runner
         self._verifier = verifier
         self._completer = completer
+        self._parents = parents
+        self._steps = steps
         self.is_cancelled = False
         """The whole worker is being cancelled: running jobs are handed over, and no slot goes on."""
         self.abandoned_jobs: list[ClaimedJob] = []
@@ -89,7 +95,7 @@ class JobRunner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""
         spec = self._task_specs.get(job.task)
-        is_plain = spec is not None and spec.is_plain and not job.crashes and job.expires_at is None
+        is_plain = spec is not None and spec.is_plain and not (job.crashes or job.binds) and job.expires_at is None
         if spec is None or not is_plain or self._emits_started or self._is_traced():
             await self.run(slot, me, [job])
             return
@@ -150,15 +156,36 @@ class JobRunner:
             return
         ready: list[ClaimedJob] = []
         arguments: list[Arguments] = []
+        bound_args: str | None = None
         for job in group:
-            decoded = spec.decode_arguments(job)
+            if job.binds:
+                bound_args, decoded = await self._bind(job, spec)
+            else:
+                decoded = spec.decode_arguments(job)
             if isinstance(decoded, tuple):
                 ready.append(job)
                 arguments.append(decoded)
             else:
                 self._put_undecoded(job, spec, decoded)
         if ready:
-            await self._run(slot, me, spec, ready, arguments)
+            await self._run(slot, me, spec, ready, arguments, bound_args)
+
+    async def _bind(self, job: ClaimedJob, spec: TaskSpec) -> tuple[str | None, Arguments | HandlerResult | Outcome]:
+        """The arguments of a job that gets results of its parents, as JSON and decoded; or why it cannot run."""
+        try:
+            bound = await self._parents.bind(job, spec)
+        except asyncio.CancelledError:
+            if not self.is_cancelled:  # this slot goes on, without this job
+                self._reporter.release([job])
+            raise
+        if isinstance(bound, HandlerResult):
+            return None, bound
+        decoded = spec.decode_arguments(job, bound.args)
+        if isinstance(decoded, tuple):
+            attach_results(decoded, spec, job.id, self._steps)
+        else:
+            decoded = find_mismatch(spec, bound) or decoded
+        return bound.args, decoded
 
     def _drop_expired(self, group: list[ClaimedJob]) -> list[ClaimedJob]:
         """End the jobs that must not start any more. `store_now` is never before the claim, so what had expired when it was
@@ -188,7 +215,13 @@ class JobRunner:
             self._put_outcome(job, spec, decoded, now, now)
 
     async def _run(
-        self, slot: int, me: "asyncio.Task[Any]", spec: TaskSpec, jobs: list[ClaimedJob], arguments: list[Arguments]
+        self,
+        slot: int,
+        me: "asyncio.Task[Any]",
+        spec: TaskSpec,
+        jobs: list[ClaimedJob],
+        arguments: list[Arguments],
+        bound_args: str | None,
     ) -> None:
         started = self._store_now()
         running = RunningJob(jobs[0], self._reporter.put_progress, self._completer, self._clock.now_us, started)
@@ -196,6 +229,7 @@ class JobRunner:
         is_suspect = bool(jobs[0].crashes) and spec.runs_own_code
         child_runner = self._child_runner if spec.pool == "process" or is_suspect else None
         run = HandlerRun(jobs, spec.name, running, me, started, spec.pool == "thread" and child_runner is None)
+        run.bound_args = bound_args
         self._runs.add(run)
         self._journal.record_start(slot, jobs)
         if self._emits_started:

@@ -8,15 +8,19 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from drumbeat.context import Aborted, AbortReason
 from drumbeat.core.claim import WriteStatus
+from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
 from drumbeat.core.signals import SignalWait, TakenSignal
 from drumbeat.core.step import NewStep, StepRecord
 from drumbeat.errors import StoreError
 from drumbeat.ids import JobId
 from drumbeat.outage import FullStoreReporter
 from drumbeat.service import OutageBackoff
-from drumbeat.store.protocol import StepStore
+from drumbeat.store.job_reads import get_job
+from drumbeat.store.protocol import Store
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.thread_pool import ThreadPool
 
@@ -30,8 +34,9 @@ class StepRecorder:
 
     name = "steps"
 
-    def __init__(self, core: WorkerCore, store: StepStore, threads: ThreadPool) -> None:
-        self._store = store
+    def __init__(self, core: WorkerCore, store: Store, threads: ThreadPool) -> None:
+        self._whole_store = store
+        self._store = store.steps
         self._identity = core.identity
         self._threads = threads
         self._loop = asyncio.get_running_loop()
@@ -63,6 +68,25 @@ class StepRecorder:
 
     def record_sync(self, step: NewStep) -> bool:
         return self._call_from_thread(self.record(step))
+
+    async def page_results(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
+        read = self._whole_store.dependencies.page_results
+        return await self._read_backoff.retry(lambda: read(job, argument, after, limit))
+
+    def page_results_sync(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
+        return self._call_from_thread(self.page_results(job, argument, after, limit))
+
+    async def add_graph(self, graph: NewGraph) -> GraphAnswer:
+        """Store what a running job adds, in its own workflow."""
+        assert graph.step is not None
+        store, job = self._whole_store, graph.step.claim.id
+        workflow = (await self._read_backoff.retry(lambda: get_job(store, job))).workflow
+        jobs = [replace(each, workflow=workflow) for each in graph.jobs]
+        added = replace(graph, jobs=jobs, instance=self._identity())
+        return await self._write_backoff.retry(lambda: store.dependencies.add(added))
+
+    def add_graph_sync(self, graph: NewGraph) -> GraphAnswer:
+        return self._call_from_thread(self.add_graph(graph))
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any:
         return await self._threads.run(call)

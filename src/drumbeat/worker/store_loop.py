@@ -18,7 +18,7 @@ outcomes would pile up here.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -57,7 +57,9 @@ class StoreLoop:
         fetcher: Fetcher,
         reporter: OutcomeReporter,
         wakeup: Wakeup,
+        on_releasing: Callable[[], None],
     ) -> None:
+        """`on_releasing`: called when parents have ended and not all of their children were followed."""
         self._clock = core.clock
         self._identity = core.identity
         self._store_clock = core.store_clock
@@ -66,6 +68,7 @@ class StoreLoop:
         self._fetcher = fetcher
         self._reporter = reporter
         self._wakeup = wakeup
+        self._on_releasing = on_releasing
         self._claim_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._outcome_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._upkeep_backoff = OutageBackoff(core.clock, FullStoreReporter(core.outage_reporter))
@@ -198,6 +201,8 @@ class StoreLoop:
                 self._outcome_backoff.reset()
         self._store_clock.record_answer(answer.now)
         self._reporter.apply_statuses(instance, outcomes, answer.statuses)
+        if answer.is_releasing:
+            self._on_releasing()
         if claim:
             if self._has_claims_of(instance):
                 self._buffer_jobs(answer)  # first: slots run before the lanes check again

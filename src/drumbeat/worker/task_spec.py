@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.codec import Undecodable
+from drumbeat.codec import Signature, Undecodable
+from drumbeat.codec.json_codec import PLAIN
 from drumbeat.core.claim import ClaimedJob, Outcome, blocked_on_task, blocked_on_version
 from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.errors import InvalidArguments
@@ -17,6 +18,8 @@ from drumbeat.tasks.around import Around
 from drumbeat.worker.around_call import surround
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
 
+MAX_DECODED = 2 * MAX_PAYLOAD_LIMIT
+"""Bytes of arguments, with results of parents."""
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -38,27 +41,38 @@ class TaskSpec:
         self.retry_filter = task.options.retry_filter
         self.timeout_us = task.options.timeout_us
         self.signature: str = task.signature.hash
-        self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
+        self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_DECODED)
+        self.codec = task.signature.codec if isinstance(task.signature, Signature) else PLAIN
         self._task = task
+
+    @property
+    def hints(self) -> Mapping[str, Any]:
+        """The types of the parameters, as far as they are known."""
+        signature = self._task.signature
+        return signature.hints if isinstance(signature, Signature) else {}
 
     def timeout_for(self, jobs: Iterable[ClaimedJob]) -> float | None:
         """The timeout of a run of these jobs in seconds; of a batch, the shortest."""
         limits = [limit for job in jobs if (limit := job.timeout or self.timeout_us) is not None]
         return min(limits) / 1e6 if limits else None
 
-    def decode_arguments(self, job: ClaimedJob) -> Arguments | HandlerResult | Outcome:
-        """The arguments; otherwise the result, or an outcome that blocks the job until a worker of its version comes."""
+    def decode_arguments(self, job: ClaimedJob, args: str | None = None) -> Arguments | HandlerResult | Outcome:
+        """The arguments; otherwise the result, or an outcome that blocks the job until a worker of its version comes. `args`:
+        with results of its parents."""
+        text = job.args if args is None else args
         try:
-            return self.decode(job.args)
+            return self.decode(text)
         except Undecodable as error:
-            return self._handle_undecodable(job, error)
+            return self._handle_undecodable(job, text, error)
 
-    def _handle_undecodable(self, job: ClaimedJob, error: Undecodable) -> Arguments | HandlerResult | Outcome:
+    def _handle_undecodable(
+        self, job: ClaimedJob, text: str, error: Undecodable
+    ) -> Arguments | HandlerResult | Outcome:
         if error.json and job.signature != self.signature:
             if (upgrader := self._task.upgrader) is None:
                 return blocked_outcome(job, blocked_on_version(job.task, job.signature))
             try:
-                return self._decode_upgraded(upgrader(msgspec.json.decode(job.args), job.signature))
+                return self._decode_upgraded(upgrader(msgspec.json.decode(text), job.signature))
             except BaseException as broken:  # the user's upgrade function, or its result cannot be decoded either
                 return HandlerResult(kind=ResultKind.UNDECODABLE, error=describe_failure(broken))
         return HandlerResult(

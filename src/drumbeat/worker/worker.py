@@ -132,7 +132,8 @@ class Worker:
             if await self.shutdown.wait_unless_stopped(registered):
                 lifespans = open_lifespans(self._app.lifespans, companions=self._app.companions)
                 pruner = self.core.controller.create_pruner(store)
-                async with lifespans, run_in_background(pruner, parts.stats_writer):
+                sweeper = self.core.controller.create_release_sweeper(store)
+                async with lifespans, run_in_background(pruner, sweeper, parts.stats_writer):
                     await self._run_startup(store)
                     self.is_started = True
                     await (self.shutdown.stop.wait() if self._settings.role == "controller" else self._work(store))
@@ -189,6 +190,8 @@ class Worker:
                 reporting = group.create_task(parts.store_loop.run(), name=parts.store_loop.name)
                 verifying = group.create_task(parts.verifier.run(), name=parts.verifier.name)
                 recording = group.create_task(parts.step_recorder.run(), name=parts.step_recorder.name)
+                loading = group.create_task(parts.parent_results.run(), name=parts.parent_results.name)
+                following = group.create_task(parts.release_follower.run(), name=parts.release_follower.name)
                 async with asyncio.TaskGroup() as inner:
                     handlers = inner.create_task(self._run_handlers(store), name="handlers")
                     if self._settings.max_memory is not None:
@@ -199,14 +202,16 @@ class Worker:
                     await self.shutdown.stop.wait()
                     await self._drain(store, handlers)
                 parts.step_recorder.close()
+                parts.parent_results.close()
                 parts.verifier.close()
                 flushing = group.create_task(self._flush_outcomes(verifying, reporting), name="last outcomes")
                 is_away = self.shutdown.has_given_up or self.core.outage_reporter.is_away
                 left = len(parts.reporter.held)
                 if not await self.shutdown.wait_for_outcomes(flushing, left=left, is_away=is_away):
                     self.shutdown.give_up()
-                    for task in (recording, verifying, reporting, flushing):
+                    for task in (recording, loading, verifying, reporting, flushing):
                         task.cancel()
+                following.cancel()  # the children that it was to follow are followed by others
         except BaseExceptionGroup:
             await self._report_crash(store, parts.runner.abandoned_jobs)
             raise

@@ -14,6 +14,7 @@ from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.postgres import schema
 from drumbeat.store.postgres.audit import PostgresAudit
 from drumbeat.store.postgres.connections import PostgresAddress, parse_address
+from drumbeat.store.postgres.dependencies import PostgresDependencies
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
@@ -25,6 +26,7 @@ from drumbeat.store.postgres.stats import PostgresStats
 from drumbeat.store.postgres.steps import PostgresSteps
 from drumbeat.store.postgres.transactional import PostgresTransactional
 from drumbeat.store.postgres.wake import PostgresWake
+from drumbeat.store.postgres.workflows import PostgresWorkflows
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Forward
 
@@ -43,6 +45,8 @@ class PostgresStore(Store):
         self._parts = parts
         self.jobs = PostgresJobs(parts)
         self.steps = PostgresSteps(parts)
+        self.dependencies = PostgresDependencies(parts)
+        self.workflows = PostgresWorkflows(parts)
         self.instances = PostgresInstances(parts)
         self.locks = PostgresLocks(parts)
         self.schedules = PostgresSchedules(parts)

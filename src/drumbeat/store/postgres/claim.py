@@ -12,6 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.ids import InstanceId, JobId
@@ -85,7 +87,7 @@ def _sort_key(bound: ScanBound) -> tuple[int, str]:
 class ReportAndClaimReply:
     """The result of statement `report_and_claim`."""
 
-    __slots__ = ("jobs", "malformed", "next_due", "now", "recorded_count", "recorded_ids")
+    __slots__ = ("jobs", "malformed", "next_due", "now", "recorded_count", "recorded_ids", "released_count")
 
     def __init__(self, rows: Sequence[Any]) -> None:
         [summary] = [row for row in rows if row["now"] is not None]
@@ -94,11 +96,23 @@ class ReportAndClaimReply:
         self.recorded_ids: str | None = summary["recorded_ids"]
         """The ids of the recorded outcomes, separated by spaces, if not all were recorded."""
         self.next_due: int | None = summary["next_due"]
+        self.released_count: int = summary["released_count"]
+        """Parents among the recorded: their children are to be followed."""
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
     def to_result(self, statuses: list[WriteStatus]) -> ClaimResult:
         return ClaimResult(
             statuses=statuses, jobs=self.jobs, now=self.now, next_due_at=self.next_due, malformed=self.malformed
+        )
+
+    def added_to(self, result: ClaimResult) -> ClaimResult:
+        """This claim was made after another one, of the same queues."""
+        return msgspec.structs.replace(
+            result,
+            jobs=[*result.jobs, *self.jobs],
+            malformed=[*result.malformed, *self.malformed],
+            now=self.now,
+            next_due_at=self.next_due,
         )
 
 

@@ -6,6 +6,7 @@ back to pending. The rows are locked first, in the order of ids.
 """
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from drumbeat.core.claim import Outcome, WriteStatus
 from drumbeat.core.job import JobState
@@ -30,6 +31,15 @@ _FINISHED = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.EXPIRED)
 Decided = tuple[PostgresHeldJob, Transition]
 
 
+class Applied(NamedTuple):
+    """What became of outcomes."""
+
+    earliest: int | None
+    """The earliest run_at of what is pending."""
+    released: int
+    """Parents that ended: their children are to be followed."""
+
+
 class PostgresCompletionWriter:
     def __init__(self, sql: Statements, inserter: PostgresInserter) -> None:
         self._sql = sql
@@ -37,31 +47,32 @@ class PostgresCompletionWriter:
 
     async def record_outcomes(
         self, session: Session, instance: InstanceId, outcomes: Sequence[Outcome]
-    ) -> tuple[list[WriteStatus], int | None]:
-        """Record outcomes; return the status of each, and the earliest run_at of what is pending again."""
-        applied, earliest = await self.record_current(session, instance, outcomes)
-        return await self.build_statuses(session, instance, outcomes, applied), earliest
+    ) -> tuple[list[WriteStatus], Applied]:
+        """Record outcomes; return the status of each."""
+        current, applied = await self.record_current(session, instance, outcomes)
+        return await self.build_statuses(session, instance, outcomes, current), applied
 
     async def record_current(
         self, session: Session, instance: InstanceId, outcomes: Sequence[Outcome]
-    ) -> tuple[set[tuple[JobId, int]], int | None]:
-        """Record those outcomes whose claim is current; return these claims, and the earliest run_at of what is pending."""
+    ) -> tuple[set[tuple[JobId, int]], Applied]:
+        """Record those outcomes whose claim is current; return these claims."""
         found = await session.fetch(self._sql.lock_running, instance, [outcome.id for outcome in outcomes])
         running = [rows.held_job(row) for row in found]
         signalled: list[JobId] = []
         if waits := awaited_signals(outcomes):  # read after the rows were locked: sending a signal locks them too
             signalled = [row[0] for row in await session.fetch(self._sql.signalled, *to_columns(waits))]
         decided = decide_outcomes(running, outcomes, running[0].now if running else 0, signalled)
-        earliest = await self.apply(session, instance, decided)
-        return {(job.id, job.token) for job, _ in decided}, earliest
+        applied = await self.apply(session, instance, decided)
+        return {(job.id, job.token) for job, _ in decided}, applied
 
-    async def apply(self, session: Session, instance: InstanceId, decided: Sequence[Decided]) -> int | None:
-        """Write transitions of jobs that run under this instance; return the earliest run_at of what is pending."""
+    async def apply(self, session: Session, instance: InstanceId, decided: Sequence[Decided]) -> Applied:
+        """Write transitions of jobs that run under this instance."""
+        released = 0
         finished = [finished_row(*each) for each in select_state(decided, *_FINISHED)]
         if finished:
-            await session.execute(self._sql.move_to_history, *to_columns(finished))
+            released += await session.fetchval(self._sql.move_to_history, *to_columns(finished))
         if dead := [dead_row(*each) for each in select_state(decided, JobState.DEAD)]:
-            await session.execute(self._sql.move_to_dead, *to_columns(dead))
+            released += await session.fetchval(self._sql.move_to_dead, *to_columns(dead))
         pending = select_state(decided, JobState.PENDING)
         if pending:
             keys = await load_unique_keys(self._sql, session, returning_keys(job for job, _ in pending))
@@ -73,7 +84,7 @@ class PostgresCompletionWriter:
                 await session.execute(self._sql.insert_suspensions, *to_columns(suspensions))
         follow_ups = [to.follow_up for _, to in decided if to.follow_up is not None]
         dues = await self._inserter.add_in_transaction(session, follow_ups)
-        return min([*dues, *(to.run_at for _, to in pending)], default=None)
+        return Applied(min([*dues, *(to.run_at for _, to in pending)], default=None), released)
 
     async def build_statuses(
         self,

@@ -6,12 +6,16 @@ detached, then dropped, waiting only briefly for readers. Small ones are deleted
 """
 
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
 import asyncpg  # noqa: TID253
 
 from drumbeat.clock import Clock
+from drumbeat.core.job_query import JobFilter
+from drumbeat.ids import JobId
+from drumbeat.store.job_search import id_span
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
 from drumbeat.store.postgres.statements import for_partition
 from drumbeat.store.sqlfile import Statements
@@ -70,10 +74,32 @@ class HistoryPartitions:
         return pruned
 
     async def _delete_rows(self, begins: int, before: int, limit: int, session: Session) -> int:
-        pruned: int = await session.fetchval(self._jobs.prune, begins, before, limit)
+        found = await session.fetchrow(self._jobs.prune, begins, before, limit)
+        pruned: int = found["number"]
         if pruned:
             await session.execute(self._jobs.raise_pruned_before, before)
+        await self._drop_unused(found["bound"], found["workflows"] or (), session)
         return pruned
+
+    async def _drop_unused(self, bound: Sequence[JobId], workflows: Sequence[str], session: Session) -> None:
+        """Delete kept results that no child binds any more, and workflows without jobs, among these."""
+        if bound:
+            await session.execute(self._jobs.lock_kept_results, bound)
+            await session.execute(self._jobs.drop_unbound, bound)
+        if workflows:
+            await session.execute(self._jobs.lock_workflows, workflows)
+            await session.execute(self._jobs.drop_empty_workflows, workflows)
+
+    async def _prune_graphs(self, before: int, limit: int, session: Session) -> None:
+        """Delete what belongs to jobs that were dropped with their partition: edges, kept results, workflows."""
+        span = id_span(JobFilter(since=before))
+        if span is None:
+            return
+        oldest = span.low
+        await session.execute(self._jobs.prune_edges, oldest, limit)  # ids tell when their jobs were made
+        bound = [row[0] for row in await session.fetch(self._jobs.find_unbound, oldest, limit)]
+        workflows = [row[0] for row in await session.fetch(self._jobs.find_empty_workflows, before, limit)]
+        await self._drop_unused(bound, workflows, session)
 
     async def _remove_day(self, name: str, before: int, limit: int) -> bool:
         """Detach and drop a whole day. False: a reader held it for too long, the next call tries again."""
@@ -86,6 +112,7 @@ class HistoryPartitions:
         dropped = await self._connection.call(partial(self._drop_day, name), timeout=LONG_TIMEOUT)
         for statement in (self._jobs.prune_attempts, self._jobs.prune_steps, self._jobs.prune_signals):
             await self._connection.call(partial(_execute, statement, before, 10 * limit), timeout=LONG_TIMEOUT)
+        await self._connection.transact(partial(self._prune_graphs, before, 10 * limit), timeout=LONG_TIMEOUT)
         return dropped
 
     async def _has_rows(self, name: str, session: Session) -> bool:

@@ -36,7 +36,7 @@ _MAX_BATCH_JOBS = 2_000
 """Jobs that are stored together; this many are worth a commit of their own."""
 _MAX_ANSWER_DELAY = 0.02
 """Seconds for which an answer is held back at most, until the next batch is sent."""
-_MIN_ROWS_PER_SECOND = 5_000
+MIN_ROWS_PER_SECOND = 5_000
 """What even a slow server stores; gives the timeout of a large batch."""
 
 _GETTERS = {name: attrgetter(attribute_path(name)) for name in NEW}
@@ -154,7 +154,7 @@ class PostgresInserter:
                 answer.set_result(results)
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        timeout = CALL_TIMEOUT + len(jobs) / _MIN_ROWS_PER_SECOND
+        timeout = CALL_TIMEOUT + len(jobs) / MIN_ROWS_PER_SECOND
         try:
             stored = await self._add_new(jobs, timeout)
         except error_translation.DuplicateJobs:
@@ -194,7 +194,7 @@ class PostgresInserter:
         with error_translation.detect_duplicates():
             row = await session.fetchrow(
                 self._sql.add_one,
-                _earliest_end(job.id),
+                earliest_end(job.id),
                 self._notifier.sender_for_commit(alone=self._active_calls == 1),
                 *_get_fields(job),
             )
@@ -219,7 +219,7 @@ class PostgresInserter:
                 source=self._stream_rows(batch.encode(now)),
                 format="binary",
             )
-            check = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
+            check = await session.fetchrow(self._sql.after_copy, tasks, first, last, earliest_end(first))
             if check["doubtful"]:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
             if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
@@ -244,10 +244,10 @@ class PostgresInserter:
         # Fewer: another transaction inserted one meanwhile. In history: it was inserted, and ended, before our snapshot.
         if len(rows) < len(new) or await session.fetch(self._sql.ended_states, list(_ids(new))):
             raise RetryTransaction
-        await self._recheck_keys(new, session)
+        await self.recheck_keys(new, session)
         return answers, min(due_at(job, rows[0]["now"]) for job in new)
 
-    async def _recheck_keys(self, new: Sequence[NewJob], session: Session) -> None:
+    async def recheck_keys(self, new: Sequence[NewJob], session: Session) -> None:
         """Retry if another unique job was added and claimed between our check and our insert."""
         lasting = [job for job in new if job.unique is Unique.LIVE]
         if lasting:
@@ -275,7 +275,7 @@ def insert_arguments(jobs: Sequence[NewJob]) -> list[Any]:
         columns[name] = _empty_if_all(columns[name], value)
     for name, value in _DEFAULTS.items():
         columns[name] = _empty_if_all(columns[name], value)
-    return [_earliest_end(min(columns["id"])), *shared, *columns.values()]
+    return [earliest_end(min(columns["id"])), *shared, *columns.values()]
 
 
 def due_at(job: NewJob, now: int) -> int:
@@ -286,7 +286,7 @@ def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
     return (job.id for job in jobs)
 
 
-def _earliest_end(first: JobId) -> int:
+def earliest_end(first: JobId) -> int:
     """The earliest time at which a job with this id, or a later one, can have ended."""
     return created_us(first) if is_job_id(first) else 0
 

@@ -14,6 +14,7 @@ from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceS
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.postgres import rows
+from drumbeat.store.postgres.completion import Applied
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.rows import PostgresHeldJob
@@ -31,6 +32,7 @@ class PostgresInstances:
         self._completion = parts.completion
         self._history = parts.history
         self._notifier = parts.notifier
+        self._advancer = parts.advancer
         self._clock = parts.clock
         self._next_count_at = float("-inf")
 
@@ -79,12 +81,12 @@ class PostgresInstances:
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
     ) -> DeadInstanceReport:
         marked = None if started is None else {(claim.id, claim.token) for claim in started}
-        report, earliest = await self._connection.transact(partial(self._declare_dead, id, beat, marked, reason))
-        self._notify(earliest)
+        report, applied = await self._connection.transact(partial(self._declare_dead, id, beat, marked, reason))
+        await self._follow(applied)
         return report
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
-        self._notify(await self._connection.transact(partial(self._leave, id, reason)))
+        await self._follow(await self._connection.transact(partial(self._leave, id, reason)))
 
     async def leave_rooms(self, id: InstanceId) -> None:
         await self._connection.call(lambda session: session.execute(self._sql.instances.leave_rooms, id))
@@ -101,7 +103,7 @@ class PostgresInstances:
             return None
         return [rows.held_job(row) for row in await session.fetch(self._sql.jobs.lock_running_of_instance, id)]
 
-    async def _leave(self, id: InstanceId, reason: str, session: Session) -> int | None:
+    async def _leave(self, id: InstanceId, reason: str, session: Session) -> Applied | None:
         held = await self._lock_instance_and_jobs(id, None, session)
         if held is None:
             return None
@@ -114,7 +116,7 @@ class PostgresInstances:
 
     async def _declare_dead(
         self, id: InstanceId, beat: int | None, started: set[tuple[JobId, int]] | None, reason: str, session: Session
-    ) -> tuple[DeadInstanceReport, int | None]:
+    ) -> tuple[DeadInstanceReport, Applied | None]:
         jobs = await self._lock_instance_and_jobs(id, beat, session)
         if jobs is None:
             return DeadInstanceReport(declared=False), None
@@ -125,10 +127,12 @@ class PostgresInstances:
         if dead_ids := transitions.find_on_dead_jobs(decided):
             found = await session.fetch(self._sql.inspect.live_record, dead_ids, WHOLE_TEXT)
             decided = transitions.add_follow_ups(decided, map(rows.job, found), transitions.crash_failure(reason))
-        earliest = await self._completion.apply(session, id, decided)
+        applied = await self._completion.apply(session, id, decided)
         await session.execute(self._sql.instances.set_end_reason, id, report.describe(reason))
-        return report, earliest
+        return report, applied
 
-    def _notify(self, earliest: int | None) -> None:
-        if earliest is not None:
-            self._notifier.notify(earliest)
+    async def _follow(self, applied: Applied | None) -> None:
+        """Tell workers, and children, of what has become of jobs."""
+        if applied is not None:
+            self._notifier.notify(applied.earliest)
+            await self._advancer.follow(applied.released)

@@ -4,18 +4,23 @@ The contract is in `store.protocol.JobStore`. Claims and outcomes have a connect
 as well when it is free; everything else uses that one.
 """
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
+
+import msgspec
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, JobState, NewJob, OutcomeKind, ReplayResult
 from drumbeat.core.transitions import answer_cancel
 from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
+from drumbeat.errors import StoreError
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.completion_rows import expired_rows
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.connections import PlanMode, Session
+from drumbeat.store.postgres.completion import Applied
+from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
 from drumbeat.store.postgres.history import DAY_US
 from drumbeat.store.postgres.insert import load_unique_keys
 from drumbeat.store.postgres.parts import PostgresParts
@@ -33,6 +38,7 @@ class PostgresJobs:
         self._claimer = parts.claimer
         self._history = parts.history
         self._notifier = parts.notifier
+        self._advancer = parts.advancer
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         return await self._inserter.add(jobs) if jobs else []
@@ -47,14 +53,17 @@ class PostgresJobs:
                 if self._connection.is_free and not self._claim_connection.is_free
                 else self._claim_connection
             )
-            return await connection.call(
+            result, released = await connection.call(
                 partial(self._report_successes_and_claim, instance, outcomes, request), plan_mode=PlanMode.GENERIC
             )
-        result, soonest = await self._claim_connection.transact(
-            partial(self._report_all_and_claim, instance, outcomes, request)
-        )
-        self._notifier.notify(soonest)
-        return result
+        else:
+            connection = self._claim_connection
+            result, applied = await connection.transact(
+                partial(self._report_all_and_claim, instance, outcomes, request)
+            )
+            self._notifier.notify(applied.earliest)
+            released = applied.released
+        return await self._follow_children(connection, instance, result, request) if released else result
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.list_running, instance))
@@ -67,11 +76,15 @@ class PostgresJobs:
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
-        states = await self._connection.transact(partial(self._cancel, wanted)) if wanted else {}
+        states, released = await self._connection.transact(partial(self._cancel, wanted)) if wanted else ({}, 0)
+        await self._advancer.follow(released)
         return [answer_cancel(states.get(id)) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        states = await self._connection.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
+        states, released = (
+            await self._connection.transact(partial(self._cancel_keys, task, list(keys))) if keys else ({}, 0)
+        )
+        await self._advancer.follow(released)
         return [answer_cancel(state) for state in states.values()]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
@@ -87,8 +100,9 @@ class PostgresJobs:
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         if not ids:
             return []
-        answers, soonest = await self._connection.transact(partial(self._replay, ids))
+        answers, soonest, released = await self._connection.transact(partial(self._replay, ids))
         self._notifier.notify(soonest)
+        await self._advancer.follow(released)
         await self._notifier.flush()
         return answers
 
@@ -96,7 +110,9 @@ class PostgresJobs:
         wanted = [id for id in ids if is_job_id(id)]
         if not wanted:
             return 0
-        return len(await self._connection.call(lambda session: session.fetch(self._sql.discard, wanted)))
+        count, released = await self._connection.transact(partial(self._discard, wanted))
+        await self._advancer.follow(released)
+        return count
 
     async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
@@ -115,14 +131,18 @@ class PostgresJobs:
         return [found[id] for id in ids]
 
     async def expire(self, limit: int) -> int:
-        return await self._connection.transact(partial(self._expire, limit))
+        count, released = await self._connection.transact(partial(self._expire, limit))
+        await self._advancer.follow(released)
+        return count
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
-        count, soonest = await self._connection.transact(partial(self._expire_waits, prefix, before, limit))
-        self._notifier.notify(soonest)
+        count, applied = await self._connection.transact(partial(self._expire_waits, prefix, before, limit))
+        self._notifier.notify(applied.earliest)
+        await self._advancer.follow(applied.released)
         return count
 
     async def prune(self, before: int, limit: int) -> int:
+        await self._advancer.follow(1)  # what its children bind is kept before it goes
         return await self._history.prune(before, limit)
 
     async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
@@ -137,8 +157,9 @@ class PostgresJobs:
 
     async def _report_successes_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
-    ) -> ClaimResult:
-        """The hot path: one statement. Only where an outcome was not applied there is more to read.
+    ) -> tuple[ClaimResult, int]:
+        """The hot path: one statement. Only where an outcome was not applied there is more to read. Returns also how many
+        parents ended.
 
         It waits for the disk even if it only claims: a crash of the server must not take a claim from a living worker.
         """
@@ -148,19 +169,42 @@ class PostgresJobs:
             recorded = set((answer.recorded_ids or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
             statuses = await self._completion.build_statuses(session, instance, outcomes, done)
-        return answer.to_result(statuses)
+        return answer.to_result(statuses), answer.released_count
+
+    async def _follow_children(
+        self, connection: PostgresConnection, instance: InstanceId, result: ClaimResult, request: ClaimRequest | None
+    ) -> ClaimResult:
+        """Parents among what was reported have ended: follow their edges, and claim again, if there is room, what became due.
+        In transactions of their own: the ends of the parents are on disk, and their rows not locked any more.
+
+        What was reported and claimed stands: an outage from here on must not look as if it did not."""
+        with contextlib.suppress(StoreError):
+            advanced = await self._advancer.advance(connection)
+            result = msgspec.structs.replace(result, is_releasing=advanced.is_more)
+            missing = 0 if request is None else request.limit - len(result.jobs) - len(result.malformed)
+            if request is not None and advanced.earliest_due is not None and missing > 0:
+                self._claimer.lower_bounds(advanced.earliest_due)
+                queues = tuple((queue, missing) for queue, _ in request.queues)
+                rest = ClaimRequest(queues=queues, limit=missing)
+                more = await connection.call(
+                    lambda session: self._claimer.report_and_claim(session, instance, (), rest),
+                    plan_mode=PlanMode.GENERIC,
+                )
+                result = more.added_to(result)
+            self._advancer.notify(advanced, {job.id for job in result.jobs})
+            return result
+        return msgspec.structs.replace(result, is_releasing=True)
 
     async def _report_all_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
-    ) -> tuple[ClaimResult, int | None]:
-        """Everything else: a transaction of several statements. Returns also the earliest run_at of jobs that are
-        pending again."""
+    ) -> tuple[ClaimResult, Applied]:
+        """Everything else: a transaction of several statements."""
         statuses: list[WriteStatus] = []
-        soonest: int | None = None
+        applied = Applied(None, 0)
         if outcomes:
-            statuses, soonest = await self._completion.record_outcomes(session, instance, outcomes)
-            if soonest is not None:
-                self._claimer.lower_bounds(soonest)
+            statuses, applied = await self._completion.record_outcomes(session, instance, outcomes)
+            if applied.earliest is not None:
+                self._claimer.lower_bounds(applied.earliest)
         unblocked: list[ClaimedJob] = []
         malformed: list[MalformedJob] = []
         if claim is not None and claim.unblocks and claim.limit > 0:
@@ -169,49 +213,57 @@ class PostgresJobs:
         answer = await self._claimer.report_and_claim(session, instance, (), claim)
         answer.jobs[:0] = unblocked
         answer.malformed[:0] = malformed
-        return answer.to_result(statuses), soonest
+        return answer.to_result(statuses), applied
 
-    async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
+    async def _cancel(self, ids: Sequence[JobId], session: Session) -> tuple[dict[JobId, str], int]:
+        """The states of these jobs, and how many parents were cancelled."""
         found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, ids)}
-        await self._cancel_locked(found, session)
+        released = await self._cancel_locked(found, session)
         if missing := [id for id in ids if id not in found]:
             # A later statement: a job that ended while we waited for its lock is in history by now.
             found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
-        return found
+        return found, released
 
-    async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> dict[JobId, str]:
+    async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> tuple[dict[JobId, str], int]:
         found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live_of_keys, task, keys)}
-        await self._cancel_locked(found, session)
-        return found
+        return found, await self._cancel_locked(found, session)
 
-    async def _cancel_locked(self, found: dict[JobId, str], session: Session) -> None:
+    async def _cancel_locked(self, found: dict[JobId, str], session: Session) -> int:
         pending = [id for id, state in found.items() if state != "running"]
         running = [id for id, state in found.items() if state == "running"]
-        await self._end_pending(pending, _CANCELLED, session)
+        released = await self._end_pending(pending, _CANCELLED, session)
         if running:
             await session.execute(self._sql.request_cancel, running)
+        return released
 
-    async def _end_pending(self, ids: Sequence[JobId], state: str, session: Session) -> None:
-        """Move locked jobs that do not run to history."""
-        if ids:
-            columns = rows.to_columns((id, state, *[None] * 6) for id in ids)
-            await session.execute(self._sql.move_to_history, *columns)
+    async def _end_pending(self, ids: Sequence[JobId], state: str, session: Session) -> int:
+        """Move locked jobs that do not run to history; return how many parents are among them."""
+        if not ids:
+            return 0
+        columns = rows.to_columns((id, state, *[None] * 6) for id in ids)
+        released: int = await session.fetchval(self._sql.move_to_history, *columns)
+        return released
 
-    async def _expire(self, limit: int, session: Session) -> int:
+    async def _expire(self, limit: int, session: Session) -> tuple[int, int]:
         ids = [row["id"] for row in await session.fetch(self._sql.lock_expired, limit)]
-        await self._end_pending(ids, _EXPIRED, session)
-        return len(ids)
+        return len(ids), await self._end_pending(ids, _EXPIRED, session)
 
-    async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[ReplayResult], int | None]:
+    async def _discard(self, ids: Sequence[JobId], session: Session) -> tuple[int, bool]:
+        await session.fetch(self._sql.lock_dead_letters, ids)
+        found = await session.fetchrow(self._sql.discard, ids)
+        return found["number"], found["released"]
+
+    async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[ReplayResult], int | None, bool]:
         found = await session.fetch(self._sql.lock_dead_letters, [id for id in ids if is_job_id(id)])
         letters = {row["id"]: KeyedRow(*row) for row in found}
         keys = await load_unique_keys(self._sql, session, unique_keys(letters.values()))
         answers, chosen = select_replays(ids, letters, keys)
         if not chosen:
-            return answers, None
+            return answers, None, False
         await session.execute(self._sql.insert_last_attempts, chosen)
-        revived = await session.fetch(self._sql.replay, chosen)
-        return answers, revived[0]["now"]
+        await session.execute(self._sql.keep_outcomes, chosen)
+        revived = await session.fetchrow(self._sql.replay, chosen)
+        return answers, revived["now"], revived["released"]
 
     async def _load_ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, EndedJob | None]:
         found = await self._connection.call(
@@ -219,13 +271,14 @@ class PostgresJobs:
         )
         return {row["id"]: rows.ended_job(row) for row in found}
 
-    async def _expire_waits(self, prefix: str, before: int, limit: int, session: Session) -> tuple[int, int | None]:
+    async def _expire_waits(self, prefix: str, before: int, limit: int, session: Session) -> tuple[int, Applied]:
         found = await session.fetch(self._sql.lock_expired_waits, prefix, before, limit)
         if not found:
-            return 0, None
+            return 0, Applied(None, 0)
         dead, follow_ups = expired_rows(map(rows.job_row, found), found[0]["now"])
-        await session.execute(self._sql.move_to_dead, *rows.to_columns(dead))
-        return len(dead), min(await self._inserter.add_in_transaction(session, follow_ups), default=None)
+        released = await session.fetchval(self._sql.move_to_dead, *rows.to_columns(dead))
+        dues = await self._inserter.add_in_transaction(session, follow_ups)
+        return len(dead), Applied(min(dues, default=None), released)
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Self
 
 from drumbeat.clock import Clock
+from drumbeat.store.postgres.advance import PostgresAdvancer
 from drumbeat.store.postgres.claim import PostgresClaimer, ScanBounds
 from drumbeat.store.postgres.completion import PostgresCompletionWriter
 from drumbeat.store.postgres.connections import GENERIC_PLAN_SETTINGS, PostgresAddress, PostgresConnection
@@ -28,6 +29,7 @@ class PostgresParts(NamedTuple):
     completion: PostgresCompletionWriter
     claimer: PostgresClaimer
     history: HistoryPartitions
+    advancer: PostgresAdvancer
 
     @classmethod
     def build(cls, address: PostgresAddress, *, namespace: str, clock: Clock, forward: Forward | None) -> Self:
@@ -48,6 +50,7 @@ class PostgresParts(NamedTuple):
             completion=PostgresCompletionWriter(sql.jobs, inserter),
             claimer=PostgresClaimer(sql.jobs, bounds),
             history=HistoryPartitions(sql.jobs, sql.schema, connection, clock),
+            advancer=PostgresAdvancer(sql.dependencies, connection, notifier),
         )
 
     async def close(self) -> None:

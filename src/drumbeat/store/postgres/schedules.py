@@ -37,6 +37,7 @@ class PostgresSchedules:
         self._jobs = parts.sql.jobs
         self._connection = parts.connection
         self._notifier = parts.notifier
+        self._advancer = parts.advancer
         self._clock = parts.clock
 
     async def put(
@@ -96,10 +97,10 @@ class PostgresSchedules:
             for delay in _FIRE_RETRY_DELAYS if advances else _BACKFILL_RETRY_DELAYS:
                 if delay:
                     await self._clock.sleep(jitter(delay))
-                fired, due = await self._connection.transact(partial(self._fire, left))
+                fired, due, released = await self._connection.transact(partial(self._fire, left))
                 answers |= fired
-                if due is not None:
-                    self._notifier.notify(due)
+                self._notifier.notify(due)
+                await self._advancer.follow(released)
                 left = [each for each in left if each[0] not in fired]
                 if not left:
                     break
@@ -152,14 +153,15 @@ class PostgresSchedules:
 
     async def _fire(
         self, requests: Sequence[IndexedFiring], session: Session
-    ) -> tuple[dict[int, model.FireResult], int | None]:
-        """Fire what can be locked now; return the results by position, and the earliest run_at of new jobs."""
+    ) -> tuple[dict[int, model.FireResult], int | None, int]:
+        """Fire what can be locked now; return the results by position, the earliest run_at of new jobs, and how many parents
+        were cancelled."""
         now, snapshots, missing = await self._load_snapshots([request.name for _, request in requests], session)
         locked = [each for each in requests if each[1].name in snapshots or each[1].name in missing]
         recorded = await self._load_recorded_fires([request for _, request in locked], session)
         plans = [overlap.plan_fire(snapshots.get(request.name), request, recorded, now) for _, request in locked]
-        due = await self._apply_plans(plans, session)
-        return {position: plan.result for (position, _), plan in zip(locked, plans, strict=True)}, due
+        due, released = await self._apply_plans(plans, session)
+        return {position: plan.result for (position, _), plan in zip(locked, plans, strict=True)}, due, released
 
     async def _load_snapshots(
         self, names: list[str], session: Session
@@ -222,13 +224,14 @@ class PostgresSchedules:
             return set()
         return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times))}
 
-    async def _apply_plans(self, plans: Sequence[overlap.FirePlan], session: Session) -> int | None:
-        """Write plans in a few statements for all of them; return the earliest run_at of new jobs."""
-        batch = overlap.FireBatch(plans)
+    async def _apply_plans(self, plans: Sequence[overlap.FirePlan], session: Session) -> tuple[int | None, int]:
+        """Write plans in a few statements for all of them; return the earliest run_at of new jobs, and how many parents were
+        cancelled."""
+        batch, released = overlap.FireBatch(plans), 0
         if batch.cancel:
             cancelled = [(id, _CANCELLED, *[None] * 6) for id in batch.cancel]
             await session.execute(self._sql.clear_current, batch.cleared)
-            await session.execute(self._jobs.move_to_history, *to_columns(cancelled))
+            released = await session.fetchval(self._jobs.move_to_history, *to_columns(cancelled))
         if batch.request_cancel:
             await session.execute(self._jobs.request_cancel, batch.request_cancel)
         if batch.jobs:
@@ -236,7 +239,7 @@ class PostgresSchedules:
         await self._insert_fires(batch.records, session)
         if batch.updates:
             await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates)))
-        return batch.earliest_run_at
+        return batch.earliest_run_at, released
 
     async def _insert_fires(self, records: Sequence[model.Fire], session: Session) -> None:
         if records:

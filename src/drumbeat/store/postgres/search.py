@@ -16,7 +16,7 @@ from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.parts import PostgresParts
 
 _PARAMETERS = ("state", "view", "task", "queue", "key", "error", "schedule", "instance", "parent")
-"""$1 to $9 of a scan or filter: fields of JobFilter."""
+"""$1 to $9 of a scan or filter: fields of JobFilter. ($13 is the workflow.)"""
 _SET_PARAMETERS = {
     "small_of_key": ("task", "key"),
     "small_running": ("instance",),
@@ -90,6 +90,8 @@ class PostgresSearch:
             return [row["id"] for row in await session.fetch(statement, *given, question.limit)]
         wanted = [facts[name] for name in _PARAMETERS]
         limit_or_ids = question.limit if isinstance(question, RangeScan) else question.ids
-        row = await session.fetchrow(statement, *wanted, question.span.low, question.span.high, limit_or_ids)
+        row = await session.fetchrow(
+            statement, *wanted, question.span.low, question.span.high, limit_or_ids, facts["workflow"]
+        )
         matches: list[tuple[JobId, str]] = list(zip(row["ids"] or (), row["views"] or (), strict=True))
         return (row["scanned"], row["smallest"], matches) if isinstance(question, RangeScan) else matches

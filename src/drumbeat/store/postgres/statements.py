@@ -59,7 +59,7 @@ _ID = {"id": "job.id::text"}
 _LIVE_ROW = _ID | {"started_at": "job.claimed_at"} | dict.fromkeys(job_columns.ONLY_ENDED, "NULL")
 _PREVIEWS = {name: f"left(job.{name}, $2) AS {name}" for name in job_columns.LONG_TEXTS}
 COLUMNS = Columns(
-    LISTS | {"id_range": ("first", "last")},
+    LISTS | {"id_range": ("first", "last"), "node": ("is_parent", "binds", "open_parents")},
     {
         "arrays": Source(_ARRAYS),
         "texts": Source({"id": f"${_FIRST_ARRAY}::text[]"}),
@@ -67,6 +67,15 @@ COLUMNS = Columns(
             {
                 name: f"${number}::text::uuid"
                 for number, name in enumerate(("first", "last"), start=_FIRST_ARRAY + len(NEW))
+            }
+        ),
+        "node_arrays": Source(
+            {
+                name: f"${number}::{kind}[]"
+                for number, (name, kind) in enumerate(
+                    (("is_parent", "boolean"), ("binds", "boolean"), ("open_parents", "integer")),
+                    start=_FIRST_ARRAY + len(NEW),
+                )
             }
         ),
         "new_row": _new_source({name: _array_value(name) for name in NEW}, "(SELECT drumbeat.now_us())"),

@@ -12,6 +12,7 @@ from drumbeat.store.redis import schema
 from drumbeat.store.redis.address import RedisAddress, parse_address
 from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.completion import CompletionClient
+from drumbeat.store.redis.dependencies import RedisDependencies
 from drumbeat.store.redis.health import RedisHealth
 from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
@@ -24,6 +25,7 @@ from drumbeat.store.redis.stats import RedisStats
 from drumbeat.store.redis.steps import RedisSteps
 from drumbeat.store.redis.transactional import RedisTransactional
 from drumbeat.store.redis.wake import RedisWake
+from drumbeat.store.redis.workflows import RedisWorkflows
 
 __all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "parse_address", "schema"]
 
@@ -38,12 +40,15 @@ class RedisStore(Store):
         completion = CompletionClient(self._pool)
         self.jobs = RedisJobs(self._pool, completion)
         self.steps = RedisSteps(self._pool)
+        self.dependencies = RedisDependencies(self._pool)
         self.instances = RedisInstances(self._pool)
         self.schedules = RedisSchedules(self._pool)
         self.locks = RedisLocks(self._pool)
         self.rooms = RedisRooms(self._pool)
         self.stats = RedisStats(self._pool)
-        self.inspect = RedisInspect(self._pool, RedisHealth(self._pool, clock))
+        inspect = RedisInspect(self._pool, RedisHealth(self._pool, clock))
+        self.inspect = inspect
+        self.workflows = RedisWorkflows(self._pool, inspect)
         self.audit = RedisAudit(self._pool)
         self.wake = RedisWake(self._pool, clock, completion)
         self.transactional = RedisTransactional()

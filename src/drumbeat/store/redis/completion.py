@@ -38,7 +38,9 @@ class CompletionClient:
     ) -> ClaimResult:
         values: list[Value] = [instance, *_claim_arguments(claim, self.reply_channel if self.listeners else "")]
         places = self._append_outcomes(values, instance.encode(), outcomes)
-        now, next_due, unsure, ids, bodies, mores, is_parked = await self._pool.run("report_and_claim", *values)
+        now, next_due, unsure, ids, bodies, mores, is_parked, is_releasing = await self._pool.run(
+            "report_and_claim", *values
+        )
         verdicts = [WriteStatus.APPLIED] * len(outcomes)
         for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
             verdicts[places[position - 1]] = WriteStatus.DUPLICATE if recorded else WriteStatus.STALE
@@ -49,6 +51,7 @@ class CompletionClient:
             now=now,
             next_due_at=next_due,
             parked_claim=is_parked == 1,
+            is_releasing=is_releasing == 1,
             malformed=malformed,
         )
 

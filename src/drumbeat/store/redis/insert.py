@@ -6,11 +6,13 @@ A thousand coroutines that enqueue one job each cost a few calls. All jobs of a 
 import asyncio
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from typing import Any
 
 from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.errors import DrumbeatError, StoreUnavailable
-from drumbeat.ids import pack_id, unpack_id
+from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.names import check_priority
+from drumbeat.store.job_columns import NEW
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
 from drumbeat.store.redis.record_format import JobHeader, pairs
@@ -23,9 +25,7 @@ _UNIQUE_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.va
 
 _VARYING = ("id", "args", "key")
 # The plain attribute of an enum member: `.value` is a function call.
-_template_fields = attrgetter(
-    *("unique._value_" if name == "unique" else name for name in NewJob.__struct_fields__ if name not in _VARYING)
-)
+_template_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW if name not in _VARYING))
 _FIELDS_AFTER_KEY = JobHeader.__struct_fields__[JobHeader.__struct_fields__.index("key") + 1 :]
 _get_fields_after_key = attrgetter(*(name for name in _FIELDS_AFTER_KEY if name != "schedule"))
 _SCHEDULE = _FIELDS_AFTER_KEY.index("schedule")
@@ -47,11 +47,11 @@ def job_template(job: NewJob) -> list[Value]:
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
     expires_at: Value = "" if expiry is None else expiry
-    parent = b"" if job.parent is None else pack_id(job.parent)
+    links = (b"" if job.parent is None else pack_id(job.parent), job.workflow or "")
     if job.key is None:
-        return [job.queue, job.priority, when, expires_at, "-", job.task, before + b",null," + after, b"", parent]
+        return [job.queue, job.priority, when, expires_at, "-", job.task, before + b",null," + after, b"", *links]
     flag = _UNIQUE_FLAGS[job.unique.value]
-    return [job.queue, job.priority, when, expires_at, flag, job.task, before + b",", b"," + after, parent]
+    return [job.queue, job.priority, when, expires_at, flag, job.task, before + b",", b"," + after, *links]
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
@@ -87,9 +87,26 @@ def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
     return [is_ascending, len(numbers), *templates, *values]
 
 
+def existing_ids(refused: Sequence[Any]) -> dict[int, JobId]:
+    """The ids that stand for jobs that were not stored, by position from 1."""
+    return {position: unpack_id(id) for position, id in pairs(refused)}
+
+
+def add_results(jobs: Sequence[NewJob], existing: dict[int, JobId]) -> list[AddResult]:
+    return [
+        AddResult(existing.get(position, job.id), position not in existing)
+        for position, job in enumerate(jobs, start=1)
+    ]
+
+
 def follow_up_arguments(job: NewJob | None) -> list[Value]:
     """Return the values of a follow-up, preceded by 1 if there is one."""
     return [0] if job is None else [1, *job_template(job), pack_id(job.id), job.args, job.key or ""]
+
+
+def call_timeout(records: int) -> float:
+    """Seconds for a call that stores so many jobs or edges."""
+    return CALL_TIMEOUT + records / _MIN_JOBS_PER_SECOND
 
 
 _Waiting = tuple[Sequence[NewJob], "asyncio.Future[list[AddResult]]"]
@@ -161,12 +178,8 @@ class RedisInserter:
                 answer.set_result(given)
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        timeout = CALL_TIMEOUT + len(jobs) / _MIN_JOBS_PER_SECOND
+        timeout = call_timeout(len(jobs))
         _, refused = await self._pool.run("add_jobs", *insert_arguments(jobs), timeout=timeout)
         if not refused:
             return [AddResult(job.id, True) for job in jobs]
-        existing = {position: unpack_id(id) for position, id in pairs(refused)}
-        return [
-            AddResult(existing.get(position, job.id), position not in existing)
-            for position, job in enumerate(jobs, start=1)
-        ]
+        return add_results(jobs, existing_ids(refused))

@@ -22,6 +22,7 @@ from drumbeat.store.records import Faults, to_datetime, to_datetime_or_none
 from drumbeat.store.redis import insert, record_format, rows, schema
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.releases import follow_releases
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ class RedisInstances:
             if state == 0:
                 return model.DeadInstanceReport(declared=False)
             if state == 1:
-                suspect, released, dead, cancelled = facts
+                suspect, released, dead, cancelled, is_releasing = facts
+                await follow_releases(self._pool, is_releasing)
                 return model.DeadInstanceReport(
                     declared=True, crash_suspect=suspect, released=released, dead=dead, cancelled=cancelled
                 )
@@ -88,7 +90,8 @@ class RedisInstances:
         )
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
-        await self._pool.run("deregister_instance", id, reason)
+        _, is_releasing = await self._pool.run("deregister_instance", id, reason)
+        await follow_releases(self._pool, is_releasing)
 
     async def leave_rooms(self, id: InstanceId) -> None:
         await self._pool.run("leave_rooms", id)

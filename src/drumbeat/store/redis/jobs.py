@@ -16,6 +16,7 @@ from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.insert import RedisInserter
 from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.releases import follow_releases
 from drumbeat.store.redis.rows import encode_json
 
 
@@ -46,11 +47,11 @@ class RedisJobs:
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in ids if is_job_id(id)]
-        states = iter(await self._pool.run("cancel_jobs", "", *map(pack_id, wanted)) if wanted else ())
+        states = iter(await self._cancel("", *map(pack_id, wanted)) if wanted else ())
         return [_answer_cancel(next(states) if is_job_id(id) else None) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        found = await self._pool.run("cancel_jobs", task, *dict.fromkeys(keys)) if keys else []
+        found = await self._cancel(task, *dict.fromkeys(keys)) if keys else []
         return [_answer_cancel(state) for state in found if state is not None]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
@@ -58,7 +59,7 @@ class RedisJobs:
 
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         wanted = [id for id in ids if is_job_id(id)]
-        answers = iter(await self._pool.run("replay_dead_letters", *map(pack_id, wanted)) if wanted else ())
+        answers = iter(await self._replay(wanted) if wanted else ())
         found: list[ReplayResult] = []
         for id in ids:
             answer = next(answers) if is_job_id(id) else 0
@@ -67,7 +68,12 @@ class RedisJobs:
         return found
 
     async def discard(self, ids: Sequence[JobId]) -> int:
-        return await self._run_counting("discard_dead_letters", ids)
+        wanted = [pack_id(id) for id in ids if is_job_id(id)]
+        if not wanted:
+            return 0
+        is_releasing, moved = await self._pool.run("discard_dead_letters", *wanted)
+        await follow_releases(self._pool, is_releasing)
+        return int(moved)
 
     async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
@@ -82,7 +88,9 @@ class RedisJobs:
         return found
 
     async def expire(self, limit: int) -> int:
-        return int(await self._pool.run("expire_jobs", limit))
+        is_releasing, expired = await self._pool.run("expire_jobs", limit)
+        await follow_releases(self._pool, is_releasing)
+        return int(expired)
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         now, *ids = await self._pool.run("list_long_blocked_ids", prefix, before, limit)
@@ -98,7 +106,11 @@ class RedisJobs:
             error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
             after = make_on_dead_job(rows.decode_job(id, answer), error)
             values += (pack_id(id), wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
-        return int(await self._pool.run("expire_blocked_jobs", *values)) if values else 0
+        if not values:
+            return 0
+        is_releasing, dead = await self._pool.run("expire_blocked_jobs", *values)
+        await follow_releases(self._pool, is_releasing)
+        return int(dead)
 
     async def prune(self, before: int, limit: int) -> int:
         return int(await self._pool.run("prune_jobs", before, limit))
@@ -108,6 +120,18 @@ class RedisJobs:
 
     async def resume_queue(self, queue: str) -> bool:
         return bool(await self._pool.run("resume_queue", queue))
+
+    async def _cancel(self, task: str, *names: Value) -> list[bytes | None]:
+        states: list[bytes | None]
+        is_releasing, states = await self._pool.run("cancel_jobs", task, *names)
+        await follow_releases(self._pool, is_releasing)
+        return states
+
+    async def _replay(self, ids: Sequence[JobId]) -> list[bytes | int]:
+        answers: list[bytes | int]
+        is_releasing, answers = await self._pool.run("replay_dead_letters", *map(pack_id, ids))
+        await follow_releases(self._pool, is_releasing)
+        return answers
 
     async def _run_counting(self, script: str, ids: Sequence[JobId]) -> int:
         wanted = [pack_id(id) for id in ids if is_job_id(id)]

@@ -15,9 +15,9 @@ every call, so no script runs on half of the keys.
     runs:<bucket>        hash     first and last id of a run -> its ids, concatenated, ascending
     due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that are not blocked, due and future
     queues               set      queues that have or had jobs
-    live_state           hash     id -> run_at, token, failures ... (_base.lua) of live jobs that were claimed or changed;
-                                  absent: run_at is the body's due_at, the rest is empty
-    blocked:<on>NUL<queue>:<p>  zset  id -> run_at (µs): pending jobs that are blocked on something other than time
+    live_state           hash     id -> run_at, token, failures ... (_base.lua) of live jobs that were claimed or changed, or
+                                  have parents; absent: run_at is the body's due_at, the rest is empty
+    blocked:<on>NUL<queue>:<p>  zset  id -> run_at (µs): pending jobs that are blocked on something other than time or parents
     blocked_since:<on>   zset     id -> since when it has been blocked (µs)
     blocked_on           hash     what jobs are blocked on -> number of jobs
     blocked_counts       hash     queue -> number of its blocked jobs
@@ -39,6 +39,24 @@ every call, so no script runs on half of the keys.
     paused               hash     queue -> JSON array [at, by, reason]
     parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
     parked_requests      hash     instance -> what its last parked claim asks for
+
+  Dependencies (core/dependencies.py; formats in lua/_edges.lua and lua/_releases.lua)
+    parents              set      live jobs that have children
+    kid:<bucket>         hash     parent -> its one child, or '' if it has several; and whether any child binds its result
+    kids:<id>            zset     child -> 0: the children of a parent, from the second on, by id
+    edge:<bucket>        hash     child -> the edge to its one parent, or how several are bound
+    edges:<id>           hash     parent -> facts of the edge, of a child with several parents
+    places:<id>          list     the parents of such a child in order
+    releasing            list     what happened to parents, as far as their children were not followed yet, oldest first
+    kept:<bucket>        hash     parent -> its task and how it ended, for children that bind it
+    cancelled_by         hash     child -> the parent whose failure cancelled it
+
+  Workflows
+    workflow:<id>        hash     name, labels (JSON), created_at (µs), cancelled_at (µs, if it was cancelled)
+    workflow_jobs:<id>   zset     job -> 0: its jobs, live or ended, by id
+    workflows            zset     workflow -> 0: those that have jobs, by id
+    workflows_of:<name>  zset     the same of one name
+    open_workflows:<name>  zset   those of a name that may have live jobs
 
   Instances
     alive                zset     instance -> last heartbeat (µs)
@@ -118,6 +136,7 @@ class RedisKeys:
         self.unsucceeded = self.prefix + "unsucceeded"
         self.dead = self.prefix + "dead"
         self.buckets = self.prefix + "buckets"
+        self.workflows = self.prefix + "workflows"
         self.wake = self.prefix + "wake"
         self.tickets = self.prefix + "tickets"
         self.rooms = self.prefix + "rooms"
@@ -136,6 +155,12 @@ class RedisKeys:
 
     def children(self, parent: bytes) -> bytes:
         return f"{self.prefix}children:".encode() + parent
+
+    def workflow_jobs(self, workflow: str) -> str:
+        return f"{self.prefix}workflow_jobs:{workflow}"
+
+    def workflows_of(self, name: str) -> str:
+        return f"{self.prefix}workflows_of:{name}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

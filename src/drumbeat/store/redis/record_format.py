@@ -68,6 +68,8 @@ class LiveState(msgspec.Struct, frozen=True):
     blocked_on: str | None = None
     suspended: str | None = None
     """Empty: it has been before, and is not now."""
+    open_parents: int | None = None
+    binds: bool = False
 
 
 _decode_header = msgspec.json.Decoder(JobHeader).decode
@@ -97,7 +99,7 @@ AttemptFacts = tuple[int, InstanceId | None, OutcomeKind, int | None, int, Failu
 parse_attempt = msgspec.json.Decoder(AttemptFacts).decode
 
 
-_LIVE_STATE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)\n")
+_LIVE_STATE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)(?:,(\d+)(b?))?\n")
 """As parse_live_state in lua/_base.lua, which ignores what it cannot read: so token and run_at are the same here."""
 
 
@@ -109,7 +111,7 @@ def parse_live_state(text: bytes) -> LiveState:
     error, end, blocked_on = (b"", b"", b"") if facts is None else text[facts.end() :].partition(b"\n")
     if facts is None or not end:
         raise ValueError("not the numbers, the error and the wait of a job")
-    run_at, token, failures, crashes, replays, since = facts.groups()
+    run_at, token, failures, crashes, replays, since, open_parents, binds = facts.groups()
     blocked_on, has_suspended, suspended = blocked_on.partition(b"\n")
     return LiveState(
         run_at=int(run_at),
@@ -121,6 +123,8 @@ def parse_live_state(text: bytes) -> LiveState:
         error=read_failure(error) if error else None,
         blocked_on=blocked_on.decode() if blocked_on else None,
         suspended=suspended.decode() if has_suspended else None,
+        open_parents=None if open_parents is None else int(open_parents),
+        binds=bool(binds),
     )
 
 

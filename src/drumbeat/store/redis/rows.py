@@ -25,7 +25,7 @@ _FLAGS = (b"-", b"k", b"l", b"p")
 UNIQUE_BY_FLAG = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
 
 _header_fields = attrgetter(*(name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__))
-"""The last fields of ClaimedJob, in its order; has_run, behind them, is whether there is a live state."""
+"""The last fields of ClaimedJob, in its order; behind them are has_run and binds, which are of the live state."""
 _JOB_HEADER_FIELDS = tuple(name for name in JOB_FIELDS if name in JobHeader.__struct_fields__)
 
 _JOBS_PER_CALL = 500
@@ -71,7 +71,7 @@ def _build_claimed(now: int, id: JobId, args: str, header: JobHeader, live: Live
     if live.suspended is not None:
         header = msgspec.structs.replace(header, expires_at=None)  # it has started
     changing = (live.run_at, live.failures, live.crashes, live.replays, live.blocked_since)
-    return ClaimedJob(id, token, args, *changing, *(*_header_fields(header), True))
+    return ClaimedJob(id, token, args, *changing, *(*_header_fields(header), live.token > 0, live.binds))
 
 
 def _salvage_claimed(now: int, id: JobId, body: bytes, text: bytes | None) -> MalformedJob:
@@ -161,7 +161,7 @@ def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
 
 def _live_facts(live: LiveState) -> dict[str, Any]:
     facts = msgspec.structs.asdict(live)
-    del facts["blocked_since"]
+    del facts["blocked_since"], facts["binds"]
     if live.suspended is not None:
         facts["expires_at"] = None  # it has started
     facts["suspended"] = live.suspended or None

@@ -18,6 +18,7 @@ from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.record_format import decode_readable, salvage_json
+from drumbeat.store.redis.releases import follow_releases
 from drumbeat.store.redis.rows import encode_json
 
 _decode_definition = msgspec.json.Decoder(NewSchedule).decode
@@ -64,7 +65,8 @@ class RedisSchedules:
         if not firings:
             return []
         values = [value for firing in firings for value in _firing_arguments(firing)]
-        answers = await self._pool.run("fire_schedules", *values)
+        is_releasing, answers = await self._pool.run("fire_schedules", *values)
+        await follow_releases(self._pool, is_releasing)
         return [_decode_fired(firing.name, answer) for firing, answer in zip(firings, answers, strict=True)]
 
     async def advance_stalled(self) -> int:

@@ -95,6 +95,9 @@ class RedisSearch:
         if filter.parent is not None:
             children = self._iterate_indexes([keys.children(pack_id(filter.parent))], within)
             return [await self._scan(children, filter, limit, max_scanned, with_words)]
+        if filter.workflow is not None and not filter.dead_letters:
+            members = self._iterate_indexes([keys.workflow_jobs(filter.workflow)], within)
+            return [await self._scan(members, filter, limit, max_scanned, with_words)]
         # In the order in which a discarded letter moves, so that it is found in one of them.
         lines: dict[JobState | None, list[str]] = {
             JobState.CANCELLED: [keys.unsucceeded],
@@ -264,4 +267,5 @@ def _filter_arguments(filter: JobFilter) -> list[Value]:
         msgspec.json.encode(part)[1:-1].decode(),
         filter.schedule or "",
         filter.instance or "",
+        filter.workflow or "" if filter.parent is not None or filter.dead_letters else "",
     ]

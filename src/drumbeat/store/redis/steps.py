@@ -43,9 +43,7 @@ class RedisSteps:
             return []
         values: list[Value] = [instance]
         for each in steps:
-            token, times = each.claim.token, (each.started_at, None, each.finished_at)
-            values += (pack_id(each.claim.id), token, f"{StepKind.STEP}\0{each.name}")
-            values.append(encode_json((token, *times, None, each.result)))
+            values += step_arguments(each)
         answers = await self._pool.run("record_steps", *values)
         return [WriteStatus.APPLIED if kept else WriteStatus.STALE for kept in answers]
 
@@ -80,6 +78,13 @@ class RedisSteps:
         answers = await self._pool.run("list_signals", *map(pack_id, wanted)) if wanted else []
         known = {id: _decode_signals(id, flat) for id, flat in zip(wanted, answers, strict=True)}
         return {id: known.get(id, []) for id in ids}
+
+
+def step_arguments(step: NewStep) -> list[Value]:
+    """Id, token, field and record of a step's result."""
+    token, times = step.claim.token, (step.started_at, None, step.finished_at)
+    record = encode_json((token, *times, None, step.result))
+    return [pack_id(step.claim.id), token, f"{StepKind.STEP}\0{step.name}", record]
 
 
 def _decode_signals(id: JobId, flat: Sequence[bytes]) -> list[SignalRecord]:

@@ -14,6 +14,7 @@ from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Forward
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.sqlite.audit import SqliteAudit
+from drumbeat.store.sqlite.dependencies import SqliteDependencies
 from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
@@ -25,6 +26,7 @@ from drumbeat.store.sqlite.stats import SqliteStats
 from drumbeat.store.sqlite.steps import SqliteSteps
 from drumbeat.store.sqlite.transactional import SqliteTransactional
 from drumbeat.store.sqlite.wake import SqliteWake
+from drumbeat.store.sqlite.workflows import SqliteWorkflows
 
 
 class SqliteStore(Store):
@@ -39,6 +41,8 @@ class SqliteStore(Store):
         self._parts = parts
         self.jobs = SqliteJobs(parts, parts.sql.jobs)
         self.steps = SqliteSteps(parts, parts.sql.steps)
+        self.dependencies = SqliteDependencies(parts, parts.sql.dependencies)
+        self.workflows = SqliteWorkflows(parts, parts.sql.workflows)
         self.instances = SqliteInstances(parts, parts.sql.instances)
         self.schedules = SqliteSchedules(parts, parts.sql.schedules)
         self.locks = SqliteLocks(parts, parts.sql.locks)

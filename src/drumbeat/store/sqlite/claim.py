@@ -20,13 +20,15 @@ ClaimedRows = str | list[tuple[JobId | None, tuple[Any, ...]]]
 class SqliteClaimRequest:
     """A claim with its parameters encoded on the caller's thread."""
 
-    __slots__ = ("claim", "include_malformed", "instance", "queues", "unblocks")
+    __slots__ = ("claim", "has_releases", "include_malformed", "instance", "queues", "unblocks")
 
     def __init__(self, instance: InstanceId, claim: ClaimRequest) -> None:
         self.instance = instance
         self.claim = claim
         self.queues = as_json([queue for queue, _ in claim.queues])
         self.unblocks = as_json(claim.unblocks)
+        self.has_releases = False
+        """`has_due` found that releases are left: they are to be followed first."""
         self.include_malformed = False
         """`has_due` found jobs without a valid due time: they are claimed too, and so reported as malformed."""
 
@@ -36,7 +38,9 @@ class SqliteClaimer:
         self._sql = sql
 
     def claim(self, write: WriteContext, request: SqliteClaimRequest) -> tuple[ClaimedRows, int | None]:
-        """The claimed jobs for `rows.decode_claimed`, and the next due time if there were fewer than wanted."""
+        """The claimed jobs for `rows.decode_claimed`, and the next due time if there were fewer than wanted. Says in
+        `request.has_releases` whether releases are left."""
+        request.has_releases = False
         unblocked = (
             self._pick_unblocked(write.db, request, write.now, request.claim.limit) if request.claim.unblocks else []
         )
@@ -72,6 +76,9 @@ class SqliteClaimer:
 
     def has_due(self, db: SqliteConnection, request: SqliteClaimRequest, now: int) -> tuple[bool, int | None]:
         """Whether there may be a job to claim, and else the next due time. A read, which blocks nobody."""
+        request.has_releases = bool(db.value(self._sql.has_releases))
+        if request.has_releases:
+            return True, None
         next_due = self._find_next_due(db, request.queues, None)
         if next_due is not None and next_due <= now:
             return True, None
@@ -88,7 +95,9 @@ class SqliteClaimer:
             if len(shared) >= wanted:
                 break
             parameters = {"queue": queue, "now": write.now, "limit": wanted, "instance": request.instance}
-            found = rows.seqs(write.db.value(self._sql.pick, parameters))
+            picked, has_releases = write.db.row(self._sql.pick, parameters)
+            request.has_releases |= bool(has_releases)
+            found = rows.seqs(picked)
             share = max(0, min(share, wanted - len(shared)))
             shared += found[:share]
             rest += found[share:]

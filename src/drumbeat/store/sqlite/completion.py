@@ -85,12 +85,14 @@ class SqliteCompletionWriter:
     def delete_ended(self, write: WriteContext, statement: str, parameters: dict[str, str | int]) -> None:
         """Delete jobs that have ended from the live table.
 
-        A trigger starts the successor of a schedule's job. Where there is none, the next fire of an interval counts from
-        now, when the store records the end; `finished_at` is the worker's word, and may be long ago.
+        Triggers leave the releases of parents, and start the successor of a schedule's job. Where there is none, the next fire
+        of an interval counts from now, when the store records the end; `finished_at` is the worker's word, and may be long ago.
         """
         before = write.db.total_changes
         deleted = write.db.run(statement, parameters)
         changed = write.db.total_changes - before - deleted
+        if changed:
+            write.has_releases = True  # or a schedule has changed: the trigger of either
         if changed and (write.db.run(self._sql.advance_intervals, {"now": write.now}) or changed > 1):
             write.notify(write.now)  # not where one schedule alone has changed: then no successor was started
 

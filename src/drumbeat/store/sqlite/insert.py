@@ -1,7 +1,8 @@
 """Inserting jobs into the live table of SQLite. Runs on the writer's thread."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import cast
 
 import msgspec
 
@@ -13,7 +14,13 @@ from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
-from drumbeat.store.sqlite.statements import NULLABLE_COLUMNS, REQUIRED_COLUMNS, ROW_COLUMNS, SHARED_COLUMNS
+from drumbeat.store.sqlite.statements import (
+    NODE_COLUMNS,
+    NULLABLE_COLUMNS,
+    REQUIRED_COLUMNS,
+    ROW_COLUMNS,
+    SHARED_COLUMNS,
+)
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
@@ -94,6 +101,21 @@ class SqliteInserter:
         """Store on_dead and on_success jobs, in the transaction that ends their jobs."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
+
+    def add_nodes(self, write: WriteContext, jobs: Sequence[NewJob], nodes: Mapping[JobId, Row]) -> None:
+        """Insert jobs that are new, and of whose keys none is held. `nodes`: open_parents, is_parent and binds of those that
+        have parents or children."""
+        plain = [job for job in jobs if job.id not in nodes]
+        if plain:
+            self._insert_rows(write, group_similar(plain))
+        for group in group_similar([job for job in jobs if job.id in nodes]):
+            inserted = [(*row, *nodes[cast("JobId", row[0])]) for row in group.rows]
+            statement, width = self._sql.insert_nodes, INSERT_WIDTH
+            fixed: Row = (write.now,)
+            if group.shared is not None:
+                statement, width = self._sql.insert_similar_nodes, INSERT_SIMILAR_WIDTH
+                fixed = (write.now, *group.shared)
+            write.db.run_rows(statement, width + len(NODE_COLUMNS), inserted, fixed)
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0

@@ -49,7 +49,7 @@ class SqliteInstances(SqliteOperations):
             write.db.run(self._sql.set_end_reason, {"id": id, "reason": report.describe(reason)})
             return report
 
-        return await self._writer.write(work, reason)
+        return await self._write_and_advance(work, reason)
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
         def work(write: WriteContext, reason: str) -> None:
@@ -59,7 +59,7 @@ class SqliteInstances(SqliteOperations):
                 held = rows.held(write.db, self._parts.sql.jobs.held_by, {"instance": id})
                 self._parts.completion.release(write, id, [transitions.leave_outcome(job) for job in held])
 
-        await self._writer.write(work, reason)
+        await self._write_and_advance(work, reason)
 
     async def leave_rooms(self, id: InstanceId) -> None:
         await self._writer.write(lambda write, id: write.db.run(self._sql.leave_rooms, {"id": id}), id, durable=False)

@@ -30,6 +30,9 @@ from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
 
+MAX_PRUNED_EDGES = 5_000
+"""At most as many in one transaction."""
+
 
 class SqliteJobs(SqliteOperations):
     def __init__(self, parts: SqliteParts, sql: Statements) -> None:
@@ -57,11 +60,18 @@ class SqliteJobs(SqliteOperations):
             due, next_due = await self._worker_reader.read(lambda db: self._claimer.has_due(db, prepared, now))
             if not due:
                 return ClaimResult(statuses=[], jobs=[], now=now, next_due_at=next_due)
-        statuses, picked, now, next_due = await self._writer.write(
+        statuses, picked, now, next_due, is_releasing = await self._writer.write(
             self._report_and_claim, (instance, outcomes, prepared), durable=bool(outcomes)
         )
         jobs, malformed = rows.decode_claimed(picked)
-        return ClaimResult(statuses=statuses, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
+        return ClaimResult(
+            statuses=statuses,
+            jobs=jobs,
+            now=now,
+            next_due_at=next_due,
+            is_releasing=is_releasing,
+            malformed=malformed,
+        )
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         return await self._worker_reader.read(
@@ -76,19 +86,19 @@ class SqliteJobs(SqliteOperations):
             )
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
-        return await self._writer.write(self._cancel, list(ids)) if ids else []
+        return await self._write_and_advance(self._cancel, list(ids)) if ids else []
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        return await self._writer.write(self._cancel_keys, {"task": task, "keys": as_json(keys)}) if keys else []
+        return await self._write_and_advance(self._cancel_keys, {"task": task, "keys": as_json(keys)}) if keys else []
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._writer.write(self._run_now, list(ids)) if ids else 0
 
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
-        return await self._writer.write(self._replay, list(ids)) if ids else []
+        return await self._write_and_advance(self._replay, list(ids)) if ids else []
 
     async def discard(self, ids: Sequence[JobId]) -> int:
-        return await self._writer.write(self._discard_dead, as_json(ids)) if ids else 0
+        return await self._write_and_advance(self._discard_dead, as_json(ids)) if ids else 0
 
     async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = {"ids": as_json(ids)}
@@ -111,19 +121,22 @@ class SqliteJobs(SqliteOperations):
         parameters = {"now": self._clock.now_us(), "limit": limit}
         if await self._worker_reader.read_value(self._sql.expired, parameters) == "[]":
             return 0
-        return await self._writer.write(self._expire, limit)
+        return await self._write_and_advance(self._expire, limit)
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         parameters = {"prefix": prefix, "before": before, "limit": limit}
         # A read first: there is nearly never anything to do, and a commit would wake every worker.
         if await self._worker_reader.read_value(self._sql.expired_waits, parameters) == "[]":
             return 0
-        return await self._writer.write(self._expire_waits, parameters)
+        return await self._write_and_advance(self._expire_waits, parameters)
 
     async def prune(self, before: int, limit: int) -> int:
         parameters = {"before": before, "limit": limit}
         if await self._worker_reader.read_value(self._sql.prunable_history, parameters) == "[]":
             return 0
+        # Before: a job with a hundred thousand parents must not hold up other writers.
+        while await self._writer.write(self._prune_edges, parameters) == MAX_PRUNED_EDGES:
+            pass
         return await self._writer.write(self._prune_history, parameters)
 
     async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
@@ -158,11 +171,16 @@ class SqliteJobs(SqliteOperations):
 
     def _report_and_claim(
         self, write: WriteContext, given: tuple[InstanceId, Sequence[Outcome], SqliteClaimRequest | None]
-    ) -> tuple[list[WriteStatus], ClaimedRows, int, int | None]:
+    ) -> tuple[list[WriteStatus], ClaimedRows, int, int | None, bool]:
         instance, outcomes, request = given
         statuses = self._completion.record_outcomes(write, instance, outcomes) if outcomes else []
-        claimed_rows, next_due = ("", None) if request is None else self._claimer.claim(write, request)
-        return statuses, claimed_rows, write.now, next_due
+        is_releasing = False
+        if write.has_releases or (request is not None and request.has_releases):
+            is_releasing = self._advancer.advance(write)
+        if request is None:
+            return statuses, "", write.now, None, is_releasing
+        claimed_rows, next_due = self._claimer.claim(write, request)
+        return statuses, claimed_rows, write.now, next_due, request.has_releases
 
     def _cancel(self, write: WriteContext, ids: Sequence[JobId]) -> list[CancelAnswer]:
         states = read_scalars(write.db, self._sql.states, str, {"ids": as_json(ids)})
@@ -206,10 +224,12 @@ class SqliteJobs(SqliteOperations):
             write.db.run(self._sql.insert_last_attempts, {"ids": text})
             write.db.run(self._sql.replay, {"ids": text, "now": write.now})
             write.db.run(self._sql.delete_dead, {"ids": text})
+            self._advancer.leave_revived(write, text)
             write.notify(write.now)
         return answers
 
     def _discard_dead(self, write: WriteContext, ids: str) -> int:
+        self._advancer.leave_discarded(write, ids)
         write.db.run(self._sql.move_dead_to_history, {"ids": ids})
         return write.db.run(self._sql.delete_dead, {"ids": ids})
 
@@ -223,12 +243,26 @@ class SqliteJobs(SqliteOperations):
         self._inserter.add_follow_ups(write, follow_ups)
         return len(dead)
 
+    def _prune_edges(self, write: WriteContext, parameters: dict[str, int]) -> int:
+        sql = self._parts.sql.dependencies
+        seqs = write.db.value(self._sql.prunable_history, parameters)
+        edges = write.db.value(sql.pruned_edges, {"seqs": seqs, "limit": MAX_PRUNED_EDGES})
+        if edges == "[]":
+            return 0
+        deleted = write.db.run(sql.delete_edges, {"edges": edges})
+        write.db.run(sql.delete_results, {"edges": edges})
+        return deleted
+
     def _prune_history(self, write: WriteContext, parameters: dict[str, int]) -> int:
         seqs = write.db.value(self._sql.prunable_history, parameters)
         write.db.run(self._sql.delete_attempts, {"seqs": seqs})
         write.db.run(self._sql.delete_steps, {"seqs": seqs})
         write.db.run(self._sql.delete_signals, {"seqs": seqs})
+        write.db.run(self._parts.sql.dependencies.delete_cancelled_children, {"seqs": seqs})
+        workflows = write.db.value(self._parts.sql.workflows.of_pruned, {"seqs": seqs})
         pruned = write.db.run(self._sql.delete_history, {"seqs": seqs})
+        if workflows != "[]":
+            write.db.run(self._parts.sql.workflows.delete_empty, {"ids": workflows})
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned

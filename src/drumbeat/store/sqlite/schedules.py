@@ -87,7 +87,7 @@ class SqliteSchedules(SqliteOperations):
         if not firings:
             return []
         self._disk_space.check()
-        return await self._writer.write(self._fire, firings)
+        return await self._write_and_advance(self._fire, firings)
 
     async def advance_stalled(self) -> int:
         # A read first: there is nearly never anything to do, and a commit would wake every worker.
@@ -159,6 +159,7 @@ class SqliteSchedules(SqliteOperations):
             write.db.run(self._sql.clear_current, {"names": as_json(batch.cleared)})
             write.db.run(self._parts.sql.jobs.end_pending, {"ids": ids, "now": write.now, "state": "cancelled"})
             write.db.run(self._parts.sql.jobs.delete_jobs, {"ids": ids})
+            write.has_releases = True
         if batch.request_cancel:
             write.db.run(self._parts.sql.jobs.request_cancel, {"ids": as_json(batch.request_cancel)})
         if batch.jobs:

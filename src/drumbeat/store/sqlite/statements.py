@@ -15,8 +15,12 @@ ROW_COLUMNS = ("id", "args", "key")
 SHARED_COLUMNS = tuple(name for name in NEW if name not in ROW_COLUMNS)
 
 
-def _insert_source(expressions: dict[str, str]) -> Source:
-    """The values of a new live row; expressions: of NewJob's fields."""
+NODE_COLUMNS = ("open_parents", "is_parent", "binds")
+"""What follows in the rows of jobs that have parents or children."""
+
+
+def _insert_source(expressions: dict[str, str], node: dict[str, str] | None = None) -> Source:
+    """The values of a new live row; expressions: of NewJob's fields; node: of NODE_COLUMNS."""
     due = f"ifnull({expressions['run_at']}, ?1 + {expressions['delay']})"
     times = {"created_at": "?1", "due_at": due, "run_at": due, "state": "'pending'", "claimed_at": "NULL"}
     times["expires_at"] = f"ifnull({expressions['expires_at']}, {due} + {expressions['expires']})"
@@ -25,7 +29,14 @@ def _insert_source(expressions: dict[str, str]) -> Source:
         for name in job_columns.LIVE
         if name not in NEW and name not in times
     }
+    if node is not None:
+        defaults |= node | {"blocked_on": f"CASE WHEN {node['open_parents']} > 0 THEN 'parents' END"}
     return Source(expressions | defaults | times)
+
+
+def _node(first: int) -> dict[str, str]:
+    columns = {name: f"column{number}" for number, name in enumerate(NODE_COLUMNS, start=first)}
+    return columns | {"open_parents": f"nullif({columns['open_parents']}, -1)"}
 
 
 def _column(number: int, name: str) -> str:
@@ -33,15 +44,18 @@ def _column(number: int, name: str) -> str:
 
 
 _PREVIEWS = {name: f"substr(job.{name}, 1, :preview)" for name in job_columns.LONG_TEXTS}
+_ROW = {name: _column(number, name) for number, name in enumerate(_INSERT_COLUMNS, start=1)}
+_SHARED = {name: _column(number, name) for number, name in enumerate(ROW_COLUMNS, start=1)} | {
+    name: f"?{number}" for number, name in enumerate(SHARED_COLUMNS, start=2)
+}
 COLUMNS = Columns(
-    LISTS,
+    LISTS | {"node": (*NEW, *NODE_COLUMNS)},
     {
-        "placeholders": Source(dict.fromkeys(NEW, "?")),
-        "row": _insert_source({name: _column(number, name) for number, name in enumerate(_INSERT_COLUMNS, start=1)}),
-        "shared": _insert_source(
-            {name: _column(number, name) for number, name in enumerate(ROW_COLUMNS, start=1)}
-            | {name: f"?{number}" for number, name in enumerate(SHARED_COLUMNS, start=2)}
-        ),
+        "placeholders": Source(dict.fromkeys((*NEW, *NODE_COLUMNS), "?")),
+        "row": _insert_source(_ROW),
+        "shared": _insert_source(_SHARED),
+        "node": _insert_source(_ROW, _node(len(_INSERT_COLUMNS) + 1)),
+        "shared_node": _insert_source(_SHARED, _node(len(ROW_COLUMNS) + 1)),
         "live_record": Source(
             _PREVIEWS | {"started_at": "job.claimed_at"} | dict.fromkeys(job_columns.ONLY_ENDED, "NULL"), "job"
         ),

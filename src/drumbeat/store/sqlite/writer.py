@@ -52,6 +52,8 @@ class WriteContext(msgspec.Struct):
     """Of a claim or a lock that is given now: see token_clock.py."""
     earliest_run_at: int | None = None
     """Workers are told of this due time after the commit."""
+    has_releases: bool = False
+    """Parents may have ended, or been replayed, in this transaction."""
     hints: list[WakeHint] = []
     """The owners of these tickets are told after the commit."""
 

@@ -36,7 +36,7 @@
 -- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and priority a lower bound of run_at,
 -- $12 and of the id where run_at is that bound (an array literal; empty: none).
 -- Rows: the claimed jobs, and one summary, which alone has `now`, recorded_count (runs recorded), recorded_ids (their ids, if
--- not all were recorded) and next_due (if fewer jobs than the limit were claimed).
+-- not all were recorded), next_due (if fewer jobs than the limit were claimed) and released_count (releases that were left).
   WITH ended (id, token, started_at, finished_at, result, result_error) AS MATERIALIZED (
        SELECT * FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[],
                             $7::text[])),
@@ -46,7 +46,13 @@
           AND instance = $1
           -- Inside CASE it stays a filter; as a plain condition it could become a join, and the join a scan of the table.
           AND CASE WHEN (id, token) IN (SELECT ended.id, ended.token FROM ended) THEN true ELSE false END
-       RETURNING {{moved}}),
+       RETURNING {{moved}}, is_parent),
+       released AS (
+       INSERT INTO drumbeat.release (parent, life, event)
+       SELECT gone.id, gone.replays, 'succeeded'
+         FROM gone
+        WHERE gone.is_parent
+       RETURNING 1),
        kept AS (
        INSERT INTO drumbeat.history ({{history}})
        SELECT {{history from gone, state = 'succeeded', outcome = 'succeeded', instance = $1, started_at = ended.started_at,
@@ -92,7 +98,8 @@
           AND EXISTS (SELECT FROM living)
        RETURNING {{claimed}})
 SELECT {{claimed from claimed, id = claimed.id::text}},
-       NULL::bigint AS now, NULL::bigint AS recorded_count, NULL::text AS recorded_ids, NULL::bigint AS next_due
+       NULL::bigint AS now, NULL::bigint AS recorded_count, NULL::text AS recorded_ids, NULL::bigint AS next_due,
+       NULL::bigint AS released_count
   FROM claimed
  UNION ALL
 SELECT {{claimed from nulls}},
@@ -115,7 +122,8 @@ SELECT {{claimed from nulls}},
                             AND job.blocked_on IS NULL
                           ORDER BY job.run_at
                           LIMIT 1) AS soon)
-        END;
+        END,
+       (SELECT count(*) FROM released);
 
 -- name: claim_blocked
 -- Claim blocked jobs that this worker can take. $1 instance, $2 values of blocked_on, $3 queues, $4 limit.

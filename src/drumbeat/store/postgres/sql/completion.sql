@@ -28,7 +28,20 @@ SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now
        gone AS (
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
-       RETURNING {{moved}})
+       RETURNING {{moved}}, is_parent),
+
+-- name: _released
+-- What follows the ends of parents: `here` is the event. The statement returns how many releases it left.
+       released AS (
+       INSERT INTO drumbeat.release (parent, life, event)
+       SELECT gone.id, gone.replays, {{here}}
+         FROM gone
+         JOIN ended ON ended.id = gone.id
+        WHERE gone.is_parent
+        ORDER BY gone.id
+       RETURNING 1)
+SELECT count(*)
+  FROM released;
 
 -- name: move_to_history
 -- Move locked live jobs to history. Columns: id, state, outcome, started_at, finished_at, result, result_error, error. The
@@ -36,28 +49,34 @@ SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now
   WITH ended (id, state, outcome, started_at, finished_at, result, result_error, error) AS MATERIALIZED (
        SELECT * FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
                             $8::text[])),
--- include: _gone
-INSERT INTO drumbeat.history ({{history}})
-SELECT {{history from gone_or_neutral, state = ended.state, outcome = ended.outcome, started_at = ended.started_at,
-         finished_at = coalesce(ended.finished_at, drumbeat.now_us()), result = ended.result,
-         result_error = ended.result_error,
-         error = CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END,
-         cancel_requested = coalesce(gone.cancel_requested, false) OR (ended.state = 'cancelled' AND ended.outcome IS NULL)}}
-  FROM gone
-  JOIN ended ON ended.id = gone.id;
+       -- include: _gone
+       kept AS (
+       INSERT INTO drumbeat.history ({{history}})
+       SELECT {{history from gone_or_neutral, state = ended.state, outcome = ended.outcome, started_at = ended.started_at,
+                finished_at = coalesce(ended.finished_at, drumbeat.now_us()), result = ended.result,
+                result_error = ended.result_error,
+                error = CASE WHEN ended.outcome IS NULL THEN coalesce(ended.error, gone.error) ELSE ended.error END,
+                cancel_requested = coalesce(gone.cancel_requested, false)
+                                   OR (ended.state = 'cancelled' AND ended.outcome IS NULL
+                                       AND ended.error IS NULL)}}
+         FROM gone
+         JOIN ended ON ended.id = gone.id),
+       -- include: _released with CASE WHEN ended.state = 'succeeded' THEN 'succeeded' ELSE 'cancelled' END
 
 -- name: move_to_dead
 -- Make dead letters of locked live jobs. Columns: id, outcome, started_at, finished_at, failures, crashes, error.
   WITH ended (id, outcome, started_at, finished_at, failures, crashes, error) AS MATERIALIZED (
        SELECT * FROM unnest($1::text[]::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[],
                             $7::text[])),
--- include: _gone
-INSERT INTO drumbeat.dead ({{dead}})
-SELECT {{dead from gone_or_neutral, state = 'dead', outcome = ended.outcome, started_at = ended.started_at,
-         finished_at = coalesce(ended.finished_at, drumbeat.now_us()), failures = ended.failures, crashes = ended.crashes,
-         result = NULL, result_error = NULL, error = ended.error}}
-  FROM gone
-  JOIN ended ON ended.id = gone.id;
+       -- include: _gone
+       kept AS (
+       INSERT INTO drumbeat.dead ({{dead}})
+       SELECT {{dead from gone_or_neutral, state = 'dead', outcome = ended.outcome, started_at = ended.started_at,
+                finished_at = coalesce(ended.finished_at, drumbeat.now_us()), failures = ended.failures,
+                crashes = ended.crashes, result = NULL, result_error = NULL, error = ended.error}}
+         FROM gone
+         JOIN ended ON ended.id = gone.id),
+       -- include: _released with 'died'
 
 -- name: requeue
 -- Make locked running jobs pending again.

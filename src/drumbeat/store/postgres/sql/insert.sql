@@ -100,3 +100,15 @@ RETURNING id::text, drumbeat.now_us() AS now;
 -- name: raise_if_key_held
 -- After `insert_unknown`, for jobs of Unique.LIVE. $1 ids, $2 their tasks.
 SELECT drumbeat.raise_if_key_held($1::text[]::uuid[], $2);
+
+-- name: insert_nodes
+-- As `insert_unknown`, of jobs with parents or children, but for the look for ended ones. Arguments as in _insert_new, then for each job: is_parent, binds,
+-- open_parents (null: it has no parents).
+INSERT INTO drumbeat.job ({{inserted}}, {{node}}, blocked_on, blocked_since)
+SELECT {{inserted from new_row}}, {{node from new}},
+       CASE WHEN new.open_parents > 0 THEN 'parents' END, CASE WHEN new.open_parents > 0 THEN drumbeat.now_us() END
+  FROM unnest({{new from arrays}}, {{node from node_arrays}})
+       AS new ({{new}}, {{node}})
+ WHERE $1::bigint IS NOT NULL
+    ON CONFLICT DO NOTHING
+RETURNING drumbeat.now_us() AS now;

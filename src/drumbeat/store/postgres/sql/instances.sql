@@ -9,8 +9,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
 -- name: heartbeat
 -- A heartbeat and its reply in one row; none if the instance is not alive. $1 id, $2 running, $3 whether to count the jobs that
 -- run under it: their index is long where vacuum cannot keep up. $4 the lease of the leadership that it wants, null: none. A lease
--- that ends later than any could was granted before the clock was set back. Jobs that wait for a schedule are unblocked by the end
--- of a job only: one seek skips all of them.
+-- that ends later than any could was granted before the clock was set back. Jobs that wait for a schedule or for parents are
+-- unblocked by the end of a job only: one seek skips all of them.
   WITH RECURSIVE beaten AS (
        UPDATE drumbeat.instance
           SET beat = beat + 1,
@@ -20,15 +20,20 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
           AND state = 'alive'
        RETURNING beat),
        waiting (value) AS (
-       SELECT min(blocked_on)
-         FROM drumbeat.job
-        WHERE state = 'pending' AND blocked_on IS NOT NULL
+       SELECT '' COLLATE "C"
         UNION ALL
-       SELECT (SELECT min(job.blocked_on)
-                 FROM drumbeat.job
-                WHERE job.state = 'pending'
-                  AND job.blocked_on IS NOT NULL
-                  AND job.blocked_on > CASE WHEN starts_with(waiting.value, 'schedule:') THEN 'schedule;' ELSE waiting.value END)
+       SELECT coalesce((SELECT min(job.blocked_on)
+                          FROM drumbeat.job
+                         WHERE job.state = 'pending'
+                           AND job.blocked_on IS NOT NULL
+                           AND job.blocked_on > waiting.value
+                           AND job.blocked_on < 'parents'),
+                       (SELECT min(job.blocked_on)
+                          FROM drumbeat.job
+                         WHERE job.state = 'pending'
+                           AND job.blocked_on IS NOT NULL
+                           AND job.blocked_on > CASE WHEN starts_with(waiting.value, 'schedule:') THEN 'schedule;'
+                                                     ELSE greatest(waiting.value, 'parents') END))
          FROM waiting
         WHERE waiting.value IS NOT NULL),
        led AS (
@@ -67,7 +72,7 @@ SELECT beaten.beat, drumbeat.now_us() AS now,
        ARRAY(SELECT token FROM drumbeat.job
               WHERE instance = $1 AND state = 'running' AND cancel_requested ORDER BY id) AS cancel_tokens,
        ARRAY(SELECT value FROM waiting
-              WHERE value IS NOT NULL AND NOT starts_with(value, 'schedule:') LIMIT 1000) AS waiting,
+              WHERE value <> '' AND NOT starts_with(value, 'schedule:') LIMIT 1000) AS waiting,
        ARRAY(SELECT id FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peers,
        ARRAY(SELECT beat FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peer_beats,
        leads.instance AS leader, leads.term,

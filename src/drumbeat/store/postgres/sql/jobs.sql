@@ -44,13 +44,14 @@ UPDATE drumbeat.job
  WHERE id = ANY ($1::text[]::uuid[]);
 
 -- name: run_now
--- Not those that wait for a signal. Sleeps end, also on record.
+-- Not those that wait for a signal or for parents. Sleeps end, also on record.
   WITH due AS MATERIALIZED (
        SELECT id
          FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
           AND state = 'pending'
           AND coalesce(suspended, 'sleep') = 'sleep'
+          AND blocked_on IS DISTINCT FROM 'parents'
         ORDER BY id
           FOR UPDATE),
        woken AS (
@@ -65,7 +66,7 @@ UPDATE drumbeat.job
 RETURNING drumbeat.now_us();
 
 -- name: lock_dead_letters
--- For a replay: locked in the order of ids.
+-- For a replay or a discard: locked in the order of ids. Whoever adds a child to one of them holds it until the edge is stored.
 SELECT id::text, task, key, "unique"
   FROM drumbeat.dead
  WHERE id = ANY ($1::text[]::uuid[])
@@ -81,27 +82,59 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
    AND outcome IS NOT NULL
     ON CONFLICT DO NOTHING;
 
+-- name: keep_outcomes
+-- Before a replay: how these locked dead letters ended, for children that bind it and run after a failure.
+SELECT drumbeat.keep_results(ARRAY(SELECT DISTINCT edge.parent
+                                     FROM drumbeat.edge
+                                    WHERE edge.parent = ANY ($1::text[]::uuid[])
+                                      AND edge.if_fails = 'run'
+                                      AND edge.binding <> ''
+                                    ORDER BY edge.parent));
+
 -- name: replay
--- The job is live again under the same id. Its token keeps growing.
+-- Locked dead letters are live again under the same ids. Their tokens keep growing. released: whether releases were left.
   WITH gone AS (
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
-       RETURNING {{given}}, created_at, due_at, token, replays, schedule, expires_at)
-INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at)
-SELECT {{given from gone, priority = CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END}},
-       created_at, due_at, drumbeat.now_us(), token, least(replays, 2147483646) + 1, schedule, expires_at
-  FROM gone
-RETURNING id::text, drumbeat.now_us() AS now;
+       RETURNING {{given}}, created_at, due_at, token, replays, schedule, expires_at),
+       revived AS (
+       INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at, is_parent, binds,
+                                 open_parents)
+       SELECT {{given from gone, priority = CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END}},
+              created_at, due_at, drumbeat.now_us(), token, least(replays, 2147483646) + 1, schedule, expires_at,
+              EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = gone.id),
+              EXISTS (SELECT FROM drumbeat.edge WHERE edge.child = gone.id AND edge.binding <> ''),
+              CASE WHEN EXISTS (SELECT FROM drumbeat.edge WHERE edge.child = gone.id) THEN 0 END
+         FROM gone
+       RETURNING id, replays, is_parent),
+       released AS (
+       INSERT INTO drumbeat.release (parent, life, event)
+       SELECT revived.id, revived.replays, 'replayed'
+         FROM revived
+        WHERE revived.is_parent
+        ORDER BY revived.id
+       RETURNING 1)
+SELECT drumbeat.now_us() AS now, EXISTS (SELECT FROM released) AS released;
 
 -- name: discard
+-- Locked dead letters. released: whether releases were left.
   WITH gone AS (
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
-       RETURNING {{dead}})
-INSERT INTO drumbeat.history ({{history}})
-SELECT {{history from gone}}
-  FROM gone
-RETURNING id::text;
+       RETURNING {{dead}}),
+       kept AS (
+       INSERT INTO drumbeat.history ({{history}})
+       SELECT {{history from gone}}
+         FROM gone
+       RETURNING 1),
+       released AS (
+       INSERT INTO drumbeat.release (parent, life, event)
+       SELECT gone.id, gone.replays, 'discarded'
+         FROM gone
+        WHERE EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = gone.id)
+        ORDER BY gone.id
+       RETURNING 1)
+SELECT (SELECT count(*) FROM kept) AS number, EXISTS (SELECT FROM released) AS released;
 
 -- name: results
 -- Results; state is null for a live job. A job that does not exist has no row. $2: only history since then.
@@ -143,6 +176,7 @@ SELECT {{stored from live_row}}, drumbeat.now_us() AS now
    AND blocked_since < $2
    AND state = 'pending'
    AND blocked_on IS NOT NULL
+   AND blocked_on <> 'parents'
  LIMIT $3
    FOR UPDATE SKIP LOCKED;
 
@@ -164,14 +198,82 @@ SELECT {{stored from live_row}}, drumbeat.now_us() AS now
        signals AS (
        DELETE FROM drumbeat.signal
         WHERE job = ANY (ARRAY(SELECT old.id FROM old))),
+       edges AS (
+       DELETE FROM drumbeat.edge
+        WHERE child = ANY (ARRAY(SELECT old.id FROM old))
+       RETURNING parent, binding),
+       cancellations AS (
+       DELETE FROM drumbeat.cancelled_child
+        WHERE child = ANY (ARRAY(SELECT old.id FROM old))),
        pruned AS (
        DELETE FROM drumbeat.history
         WHERE id = ANY (ARRAY(SELECT old.id FROM old))
           AND finished_at >= $1
           AND finished_at < $2
-       RETURNING 1)
-SELECT count(*)
+       RETURNING workflow)
+SELECT count(*) AS number,
+       array_agg(DISTINCT pruned.workflow) FILTER (WHERE pruned.workflow IS NOT NULL) AS workflows,
+       ARRAY(SELECT DISTINCT edges.parent::text FROM edges WHERE edges.binding <> '') AS bound
   FROM pruned;
+
+-- name: prune_edges
+-- The same as `prune_attempts`, of edges. A child's id tells when it was made: $1 as an id.
+  WITH gone AS (
+       DELETE FROM drumbeat.edge
+        WHERE ctid = ANY (ARRAY(
+              SELECT edge.ctid
+                FROM drumbeat.edge
+               WHERE edge.child < $1::text::uuid
+                 AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = edge.child)
+                 AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = edge.child)
+                 AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = edge.child)
+               LIMIT $2)))
+DELETE FROM drumbeat.cancelled_child
+ WHERE child < $1::text::uuid
+   AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = cancelled_child.child);
+
+-- name: find_unbound
+-- Parents whose kept results no child binds any more. $1 as in `prune_edges`, $2 limit.
+SELECT parent_result.parent::text
+  FROM drumbeat.parent_result
+ WHERE parent_result.parent < $1::text::uuid
+   AND NOT EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = parent_result.parent AND edge.binding <> '')
+ LIMIT $2;
+
+-- name: find_empty_workflows
+-- $1 before, $2 limit.
+SELECT workflow.id
+  FROM drumbeat.workflow
+ WHERE workflow.created_at < $1
+   AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.workflow = workflow.id)
+   AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.workflow = workflow.id)
+   AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.workflow = workflow.id)
+ LIMIT $2;
+
+-- name: lock_kept_results
+-- Whoever adds a child holds what it binds, and its workflow, until it is stored: locked first, and looked at by a later statement.
+SELECT FROM drumbeat.parent_result
+ WHERE parent = ANY ($1::text[]::uuid[])
+ ORDER BY parent
+   FOR UPDATE;
+
+-- name: drop_unbound
+DELETE FROM drumbeat.parent_result
+ WHERE parent = ANY ($1::text[]::uuid[])
+   AND NOT EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = parent_result.parent AND edge.binding <> '');
+
+-- name: lock_workflows
+SELECT FROM drumbeat.workflow
+ WHERE id = ANY ($1::text[])
+ ORDER BY id
+   FOR UPDATE;
+
+-- name: drop_empty_workflows
+DELETE FROM drumbeat.workflow
+ WHERE id = ANY ($1::text[])
+   AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.workflow = workflow.id)
+   AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.workflow = workflow.id)
+   AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.workflow = workflow.id);
 
 -- name: prune_attempts
 -- Attempts of jobs that were dropped with their partition.

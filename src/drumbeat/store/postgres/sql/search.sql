@@ -4,7 +4,7 @@
 -- name: _matches
 -- Number of jobs scanned, smallest of their ids, ids and views of matches.
 -- $1 state, $2 view, $3 task, $4 queue, $5 key, $6 a part of the error, $7 schedule, $8 instance, $9 parent; null: any.
--- $10 and $11: the span of ids.
+-- $10 and $11: the span of ids. $13 workflow or null.
 SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id::text) FILTER (WHERE matches) AS ids,
        array_agg(view) FILTER (WHERE matches) AS views
   FROM (SELECT id,
@@ -17,11 +17,12 @@ SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id:
                AND ($6::text IS NULL OR strpos(error::json ->> 'type', $6) > 0 OR strpos(error::json ->> 'message', $6) > 0)
                AND ($7::text IS NULL OR schedule = $7)
                AND ($8::text IS NULL OR instance = $8)
-               AND ($9::text IS NULL OR parent = $9) AS matches
+               AND ($9::text IS NULL OR parent = $9)
+               AND ($13::text IS NULL OR workflow = $13) AS matches
           FROM (SELECT
 
 -- name: _live
-id, state, task, queue, key, error, schedule, instance, parent,
+id, state, task, queue, key, error, schedule, instance, parent, workflow,
 CASE WHEN state = 'running' THEN 'running'
      WHEN blocked_on IS NOT NULL THEN 'waiting'
      WHEN run_at <= drumbeat.now_us() THEN 'ready'
@@ -30,7 +31,7 @@ CASE WHEN state = 'running' THEN 'running'
  END AS view
 
 -- name: _ended
-id, state, task, queue, key, error, schedule, instance, parent,
+id, state, task, queue, key, error, schedule, instance, parent, workflow,
 CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' END AS view
 
 -- name: _live_scan
@@ -60,6 +61,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: live_scan_of_workflow
+-- include: _live_scan with job.workflow = $13::text AND job.workflow IS NOT NULL
+-- include: _newest
+;
+
 -- name: live_filter
 -- $12 ids, here and below.
 -- include: _live_scan with job.id = ANY ($12::text[]::uuid[])
@@ -85,6 +91,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: history_scan_of_workflow
+-- include: _ended_scan with drumbeat.history AS job WHERE job.workflow = $13::text AND job.workflow IS NOT NULL
+-- include: _newest
+;
+
 -- name: history_filter
 -- include: _ended_scan with drumbeat.history AS job WHERE job.id = ANY ($12::text[]::uuid[])
 ) AS scanned) AS checked;
@@ -101,6 +112,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 
 -- name: dead_scan_of_parent
 -- include: _ended_scan with drumbeat.dead AS job WHERE job.parent = $9::text AND job.parent IS NOT NULL
+-- include: _newest
+;
+
+-- name: dead_scan_of_workflow
+-- include: _ended_scan with drumbeat.dead AS job WHERE job.workflow = $13::text AND job.workflow IS NOT NULL
 -- include: _newest
 ;
 

@@ -2,8 +2,8 @@
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
 -- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
--- with the schedule ('' for none), the trace and expires_at (a time, or a text: '+' and how long after due_at) behind it where there is
--- one; a newline, args.
+-- with the schedule ('' for none), the trace, expires_at (a time, or a text: '+' and how long after due_at), the parent and the workflow
+-- behind it where there is one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
 -- include: _prelude
 
@@ -172,14 +172,16 @@ end
 
 -- The live state of a job is what its body does not say, a text of three lines. A job that was never claimed or changed has none:
 -- its run_at is the body's due_at, the rest is empty.
---     run_at,token,failures,crashes,replays,blocked_since (or empty)
+--     run_at,token,failures,crashes,replays,blocked_since (or empty); of a job that has parents also: ,how many are open, b if it binds
+--     results of them
 --     error as JSON, or empty
 --     blocked_on, or empty
 --     only of a job that has slept or waited for a signal: what it is suspended by, or empty
 local function parse_live_state(text, body)
-  local run_at, token, failures, crashes, replays, since, at
+  local run_at, token, failures, crashes, replays, since, open, binds, at
   if text then
-    run_at, token, failures, crashes, replays, since, at = match(text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
+    run_at, token, failures, crashes, replays, since, open, binds, at = match(
+      text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*),?(%d*)(b?)\n()')
   end
   local stop = at and find(text, '\n', at, true)
   if not stop then  -- absent or unreadable
@@ -193,11 +195,13 @@ local function parse_live_state(text, body)
     run_at = tonumber(run_at), token = tonumber(token), failures = tonumber(failures), crashes = tonumber(crashes),
     replays = tonumber(replays), blocked_since = tonumber(since), error = sub(text, at, stop - 1),
     blocked_on = sub(text, stop + 1, (stop_on or 0) - 1), suspended = stop_on and sub(text, stop_on + 1),
+    open = tonumber(open), binds = binds == 'b',
   }
 end
 
 local function format_live_state(more)
-  return format('%.0f,%.0f,%d,%d,%d,%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.replays,
-    more.blocked_since and us(more.blocked_since) or '', more.error, more.blocked_on)
+  local parents = more.open and ',' .. format('%d', more.open) .. (more.binds and 'b' or '') or ''
+  return format('%.0f,%.0f,%d,%d,%d,%s%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.replays,
+    more.blocked_since and us(more.blocked_since) or '', parents, more.error, more.blocked_on)
     .. (more.suspended and '\n' .. more.suspended or '')
 end

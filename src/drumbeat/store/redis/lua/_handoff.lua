@@ -27,14 +27,14 @@ local function parked_claims()
   return found
 end
 
--- Returns the positions of due jobs whose queue is not paused, as a list for each priority.
-local function positions_by_priority(templates)
+-- Returns the positions of due jobs whose queue is not paused, as a list for each priority; `others` are left out.
+local function positions_by_priority(templates, others)
   local found, is_ready, any_paused = {}, {}, exists('paused')
   for i, template in ipairs(templates) do
     if is_ready[template] == nil then
       is_ready[template] = template.due <= now and not (any_paused and call('HEXISTS', P .. 'paused', template.queue) == 1)
     end
-    if is_ready[template] then
+    if is_ready[template] and not others[i] then
       local level = found[template.priority] or {}
       found[template.priority] = level
       level[#level + 1] = i
@@ -44,13 +44,13 @@ local function positions_by_priority(templates)
 end
 
 -- Decides which claim gets which of these jobs, most urgent first. Returns the claims, each with the positions of its jobs, and
--- all these positions as a set. Writes nothing.
-local function assign_to_claims(templates, args)
+-- all these positions as a set. others: positions of jobs that are not handed off, as a set, or nil. Writes nothing.
+local function assign_to_claims(templates, args, others)
   local claims, given = parked_claims(), {}
   if #claims == 0 then
     return claims, nil
   end
-  local levels = positions_by_priority(templates)
+  local levels = positions_by_priority(templates, others or {})
   for priority = 0, 9 do
     for _, i in ipairs(levels[priority] or {}) do
       for _, claim in ipairs(claims) do

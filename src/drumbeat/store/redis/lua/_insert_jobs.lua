@@ -16,9 +16,9 @@ end
 
 -- A template holds what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
 --     queue, priority, delay (or '@' and run_at), expires_at (or '+' and how long after it is due; '' for never), flag, task, the
---     head up to the key, the head after the key, parent (or '')
+--     head up to the key, the head after the key, parent (or ''), workflow (or '')
 -- For jobs without a key the head is whole in the first part.
-local TEMPLATE_SIZE = 9
+local TEMPLATE_SIZE = 10
 local function read_template(at)
   local when, flag = ARGV[at + 2], ARGV[at + 4]
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
@@ -26,7 +26,7 @@ local function read_template(at)
     due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
     expires_at = expiry_time(ARGV[at + 3], due),
     task = ARGV[at + 5], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 6], rest = ARGV[at + 7],
-    parent = ARGV[at + 8],
+    parent = ARGV[at + 8], workflow = ARGV[at + 9],
   }
 end
 
@@ -41,11 +41,19 @@ local function record_children(children)
   end
 end
 
+-- Adds new jobs to their workflows.
+local function record_members(members)
+  for workflow, line in pairs(members) do
+    bulk('ZADD', P .. 'workflow_jobs:' .. workflow, line)
+    safe_write('ZADD', P .. 'workflows', 0, workflow)
+  end
+end
+
 -- Writes new jobs without conflicts: lists of ids, templates, args, and keys (by position, where there is one).
--- ascend: the ids ascend. given (or nil): positions of jobs that a parked claim gets at once (_handoff.lua); these enter no index,
--- and their bodies are put there. The first write adds data, so that a full server refuses the whole call.
+-- ascend: the ids ascend. given (or nil): positions of jobs that enter no index, because a parked claim gets them at once
+-- (_handoff.lua) or they wait for parents; their bodies are put there. The first write adds data, so that a full server refuses the whole call.
 local function insert_jobs(ids, templates, args, keys, ascend, given)
-  local lines, tasks, names, waiting, last_waiting, children = {}, {}, {}, {}, nil, {}
+  local lines, tasks, names, waiting, last_waiting, children, members = {}, {}, {}, {}, nil, {}, {}
   for_each_bucket(ids, function(name, first, last)
     local list, n = {}, 0
     for i = first, last do
@@ -89,6 +97,12 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
       children[template.parent] = line
       append(line, '0', id)
     end
+    if template.workflow ~= '' then
+      local line = members[template.workflow] or {}
+      members[template.workflow] = line
+      line[#line + 1] = '0'
+      line[#line + 1] = id
+    end
     if keys[i] then
       add_key(key_field(template.flag, template.task, keys[i]), id)
     end
@@ -97,6 +111,7 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
     bulk('ZADD', key, line)
   end
   record_children(children)
+  record_members(members)
   for template, n in pairs(tasks) do
     call('SADD', P .. 'queues', template.queue)
     add_to_counter(template.task, 'live', n)

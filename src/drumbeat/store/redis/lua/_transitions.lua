@@ -15,6 +15,7 @@
 -- include: _insert_jobs
 -- include: _schedule
 -- include: _signals
+-- include: _releases
 
 local function or_null(text)
   return text == '' and 'null' or text
@@ -114,6 +115,7 @@ end
 
 -- Deletes a job whose history is not kept, as if it had been pruned at once.
 local function delete_job(id, name)
+  forget_links({id}, fetch('job:', {id}))
   safe_write('HDEL', P .. 'job:' .. name, id)
   safe_write('HDEL', P .. 'ended:' .. name, id)
   call('DEL', P .. 'attempts:' .. id, P .. 'steps:' .. id, P .. 'signals:' .. id)
@@ -129,14 +131,16 @@ end
 
 -- Moves a pending or released job to history, as cancelled or expired.
 local function finish_without_result(job, run, state, recorded)
+  local finished = run.finished ~= '' and run.finished or now_text
   remove_from_live(job)
+  local record = format_end_record(job, state, recorded, run, finished)
+  release_children(job, 'cancelled', record)
   if is_full then
     delete_job(job.id, job.bucket)
     advance_pruned_before(now)
     return
   end
-  local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, state, recorded, run, finished))
+  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, record)
   call('ZADD', P .. 'history', finished, job.id)
   call('ZADD', P .. 'unsucceeded', 0, job.id)
   add_to_counter(job.task, state, 1)
@@ -153,7 +157,9 @@ end
 local function finish_dead(job, run, recorded, follow)
   remove_from_live(job)
   local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
+  local record = format_end_record(job, 'dead', recorded, run, finished)
+  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, record)
+  release_children(job, 'died', record)
   call('ZADD', P .. 'dead', 0, job.id)
   add_to_counter(job.task, 'dead', 1)
   insert_follow_up(follow)
@@ -174,10 +180,12 @@ local function wait_key(blocked_on, queue, priority)
   return P .. 'blocked:' .. blocked_on .. '\0' .. queue .. ':' .. priority
 end
 
--- Index entries of jobs that are blocked on something other than time.
+-- Index entries of jobs that are blocked on something other than time. No worker claims by parents.
 local function begin_wait(job)
   local reason = job.more.blocked_on
-  safe_write('ZADD', wait_key(reason, job.queue, job.priority), us(job.more.run_at), job.id)
+  if reason ~= 'parents' then
+    safe_write('ZADD', wait_key(reason, job.queue, job.priority), us(job.more.run_at), job.id)
+  end
   safe_write('ZADD', P .. 'blocked_since:' .. reason, us(job.more.blocked_since), job.id)
   call('HINCRBY', P .. 'blocked_on', reason, 1)
   call('HINCRBY', P .. 'blocked_counts', job.queue, 1)

@@ -1,8 +1,8 @@
 -- Cancels jobs: a pending one at once; a running one is asked to stop.
 -- KEYS: 1 the prefix
 -- ARGV: 1 '', then ids; or a task, then keys: all its live jobs that have one of these
--- returns: the state in which each was found, nothing for one that is nowhere
--- include: _find_job
+-- returns: 1 if releases are left, else 0; the state in which each was found, nothing for one that is nowhere
+-- include: _dependencies
 
 local task, ids, states = ARGV[1], {}, {}
 for i = 2, #ARGV do
@@ -18,5 +18,6 @@ allow_adding_when_full()
 for i, id in ipairs(ids) do
   states[i] = cancel_job(id) or false
 end
+local is_releasing = advance()
 flush_effects()
-return states
+return {is_releasing, states}

@@ -3,9 +3,10 @@
 -- ARGV: 1 instance, 2 its heartbeat count (or empty: any), 3 reason, 4 the same as an error (JSON), 5 number of follow-ups, then of
 -- each the id of the job that dies and the follow-up (see _transitions.lua: read_follow_up); then, if only some jobs were running, 'started' and
 -- id, token of each of these
--- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
+-- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled, 1 if releases are left; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
 -- include: _end_instance
+-- include: _dependencies
 local instance, count_seen, reason = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end
 if count_seen ~= '' and (safe_read('HGET', P .. 'inst:' .. instance, 'beat') or '0') ~= count_seen then return {0} end
@@ -63,6 +64,7 @@ for _, job in ipairs(jobs) do
   end
 end
 call('DEL', P .. 'held:' .. instance, P .. 'cancels:' .. instance)
+local is_releasing = advance()
 flush_effects()
 local parts = {}
 for _, part in ipairs({{crash_suspect, 'to run again alone'}, {released, 'released'}, {dead, 'dead'}, {cancelled, 'cancelled'}}) do
@@ -73,4 +75,4 @@ end
 if #parts > 0 then
   safe_write('HSET', P .. 'inst:' .. instance, 'reason', reason .. '; its jobs: ' .. table.concat(parts, ', '))
 end
-return {1, crash_suspect, released, dead, cancelled}
+return {1, crash_suspect, released, dead, cancelled, is_releasing}

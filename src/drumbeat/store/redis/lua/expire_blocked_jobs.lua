@@ -1,10 +1,11 @@
 -- Makes dead letters of blocked jobs, each only if blocked_since is unchanged.
 -- KEYS: 1 the prefix
 -- ARGV: for each: id, blocked_since, error (JSON), its follow-up (see _transitions.lua: read_follow_up)
--- returns: how many
+-- returns: 1 if releases are left, else 0; how many
 -- flags: allow-oom
--- include: _find_job
+-- include: _dependencies
 
+check_if_full()
 local at, dead = 1, 0
 while at <= #ARGV do
   local id, since, failure, follow = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], nil
@@ -17,5 +18,6 @@ while at <= #ARGV do
     dead = dead + 1
   end
 end
+local is_releasing = advance()
 flush_effects()
-return dead
+return {is_releasing, dead}

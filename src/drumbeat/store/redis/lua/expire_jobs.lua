@@ -2,9 +2,9 @@
 -- expire any more, is forgotten; a running job may still come back, and is looked at again a minute later.
 -- KEYS: 1 the prefix
 -- ARGV: 1 limit
--- returns: how many
+-- returns: 1 if releases are left, else 0; how many
 -- flags: allow-oom
--- include: _find_job
+-- include: _dependencies
 
 local LOOK_AGAIN_US = 60000000
 local MAX_SCANNED = 10000
@@ -32,5 +32,6 @@ while expired < limit and scanned < MAX_SCANNED do
     end
   end
 end
+local is_releasing = advance()
 flush_effects()
-return expired
+return {is_releasing, expired}

@@ -1,12 +1,12 @@
 -- Filters these jobs, or as many of them as can be read quickly.
 -- KEYS: 1 the prefix
 -- ARGV: wanted: 1 state, 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as it is written in
--- JSON, 8 schedule, 9 instance ('' for any); 10 after how many bytes to stop; then ids
+-- JSON, 8 schedule, 9 instance, 10 workflow ('' for any); 11 after how many bytes to stop; then ids
 -- returns: how many were examined; then id and displayed state of each match, flat
 -- include: _find_job
 
 local state, view, task, queue, key, part, written = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local schedule, instance, enough = ARGV[8], ARGV[9], tonumber(ARGV[10])
+local schedule, instance, workflow, enough = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
 local key_written = key ~= '' and cjson.encode(key)
 
 -- Texts are searched before they are decoded.
@@ -15,6 +15,9 @@ local function is_of(body, its_task, its_queue)
     return false
   end
   if key ~= '' and (sub(body, 1, 1) == '-' or not find(body, key_written, 1, true) or decode_header(body)[6] ~= key) then
+    return false
+  end
+  if workflow ~= '' and decode_header(body)[17] ~= workflow then
     return false
   end
   return schedule == '' or (find(body, '"' .. schedule .. '"', 1, true) and decode_header(body)[13] == schedule)
@@ -85,10 +88,10 @@ local function scan(ids)
 end
 
 -- A few at a time: large jobs would block the server.
-local BATCH_SIZE, first = 50, 11
+local BATCH_SIZE, first = 50, 12
 while first <= #ARGV and read < enough do
   local last = math.min(first + BATCH_SIZE - 1, #ARGV)
   scan({unpack(ARGV, first, last)})
-  found[1], first = last - 10, last + 1
+  found[1], first = last - 11, last + 1
 end
 return found

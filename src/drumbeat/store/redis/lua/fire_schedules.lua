@@ -2,8 +2,8 @@
 -- KEYS: 1 the prefix
 -- ARGV: for each: name, 1 if it advances or 0, revision, expected cursor, cursor, next_at ('' for none), number of fires, then of each:
 -- at, run_at, id; number of skipped ranges, then of each: first, last, count, reason
--- returns: for each 0 (refused), or how many fires were skipped and the ids of the new jobs
--- include: _find_job
+-- returns: 1 if releases are left, else 0; then for each 0 (refused), or how many fires were skipped and the ids of the new jobs
+-- include: _dependencies
 
 local at = 0
 local function arg()
@@ -127,5 +127,6 @@ while at < #ARGV do
   local ids = fire_schedule(firing)
   answers[#answers + 1] = ids and {#firing.fires - #ids, unpack(ids)} or 0
 end
+local is_releasing = advance()
 flush_effects()
-return answers
+return {is_releasing, answers}

@@ -12,6 +12,7 @@ end
 local bodies, dones = fetch('job:', ids), fetch('ended:', ids)
 bulk('ZREM', P .. 'history', ids)
 bulk('ZREM', P .. 'unsucceeded', ids)
+forget_links(ids, bodies)
 local tries = {}
 for_each_bucket(ids, function(name, first, last)
   safe_write('HDEL', P .. 'job:' .. name, unpack(ids, first, last))

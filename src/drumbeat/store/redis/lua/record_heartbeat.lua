@@ -38,8 +38,8 @@ end
 local waiting = {}
 for _, reason in ipairs(call('HKEYS', P .. 'blocked_on')) do
   if #waiting == 1000 then break end
-  -- Only the end of a job unblocks what is blocked on a schedule.
-  if sub(reason, 1, 9) ~= 'schedule:' then
+  -- Only the end of a job unblocks what is blocked on a schedule or on parents.
+  if sub(reason, 1, 9) ~= 'schedule:' and reason ~= 'parents' then
     append(waiting, reason)
   end
 end

@@ -1,8 +1,8 @@
 -- Replays dead letters: pending again and due now, unless a live job holds their unique key.
 -- KEYS: 1 the prefix
 -- ARGV: ids
--- returns: for each 1 if it was replayed, 0 if there is no such dead letter, or the id of the job that holds its key
--- include: _find_job
+-- returns: 1 if releases are left, else 0; then for each 1 if it was replayed, 0 if there is no such dead letter, or the id of the job that holds its key
+-- include: _dependencies
 
 -- Its last run, if there was one, becomes an earlier attempt.
 local function record_last_run(job)
@@ -23,10 +23,16 @@ local function replay(job)
   local replays = tonumber(match(job.done or '', '\n%-?%d+,%d+,%d+,(%d+)')) or 0
   safe_write('HDEL', P .. 'ended:' .. job.bucket, job.id)
   job.more = {run_at = now, token = token, failures = 0, crashes = 0, replays = replays + 1, error = '', blocked_on = ''}
+  local edges, binds = edges_text(job.id)
+  if edges then
+    job.more.open, job.more.binds = 0, binds  -- it has run: all were met
+  end
   if job.flag ~= '-' then
     add_key(key_field(job.flag, job.task, job.head()[6]), job.id)
   end
   make_pending(job)
+  reopen_workflow(workflow_of(job.body))
+  revive_parent(job)
   add_to_counter(job.task, 'dead', -1)
   add_to_counter(job.task, 'live', 1)
 end
@@ -44,5 +50,6 @@ for i, id in ipairs(ARGV) do
     answers[i] = other or 1
   end
 end
+local is_releasing = advance()
 flush_effects()
-return answers
+return {is_releasing, answers}

@@ -8,8 +8,9 @@
 -- (see _transitions.lua: read_follow_up); of one that is suspended also: kind and name of its step ('' for none), signal (or ''),
 -- until (or '': delay from now)
 -- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
--- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0
+-- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0; 1 if releases are left, else 0
 -- include: _claim
+-- include: _dependencies
 
 local at = 1
 local function arg()
@@ -56,6 +57,7 @@ local function succeed(ids, records, task)
   if mores then bulk('HDEL', P .. 'live_state', ids) end
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
+  release_succeeded(ids, records, task, bodies, mores)
   local tasks, ended, n, of_schedules = {}, {}, 0, {}
   for_each_bucket(ids, function(name, first, last)
     local list, m = {}, 0
@@ -223,6 +225,13 @@ if refused > 0 and exists('inst:' .. instance) then
   redis.pcall('HINCRBY', P .. 'inst:' .. instance, 'refused', refused)
 end
 
+-- Children of what has ended, so that this claim finds them.
+
+if has_links() and groups + others == 0 then
+  check_if_full()
+end
+local is_releasing = advance()
+
 -- The claim.
 
 local next_due, is_parked, ids, bodies, mores = false, 0, {}, {}, {}
@@ -243,4 +252,4 @@ if claim.limit >= 0 then
   end
 end
 flush_effects()
-return {now, next_due, verdicts, ids, bodies, mores, is_parked}
+return {now, next_due, verdicts, ids, bodies, mores, is_parked, is_releasing}

@@ -1,4 +1,4 @@
--- Makes pending jobs due now; jobs that are due already keep their place. Not those that wait for a signal. Sleeps end, also on record.
+-- Makes pending jobs due now; jobs that are due already keep their place. Not those that wait for a signal or for parents. Sleeps end, also on record.
 -- KEYS: 1 the prefix
 -- ARGV: ids
 -- returns: how many were pending
@@ -22,7 +22,7 @@ for _, id in ipairs(ARGV) do
   if suspended == 'sleep' then
     end_sleeps(id)
   end
-  if job and job.state == 'pending' and (suspended == '' or suspended == 'sleep') then
+  if job and job.state == 'pending' and job.more.blocked_on ~= 'parents' and (suspended == '' or suspended == 'sleep') then
     changed = changed + 1
     wake_at(now)
     if job.more.run_at > now then

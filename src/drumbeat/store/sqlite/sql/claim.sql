@@ -2,8 +2,8 @@
 -- step for each row would wait for it each time.
 
 -- name: pick
--- The next jobs of a queue. Priority by priority, each a range of the claim index: future jobs are never stepped over.
-SELECT json_group_array(seq)
+-- The next jobs of a queue, and whether releases are left. Priority by priority, each a range of the claim index: future jobs are never stepped over.
+SELECT json_group_array(seq), EXISTS (SELECT 1 FROM drumbeat_release)
   FROM (SELECT job.seq
           FROM drumbeat_level AS level
          CROSS JOIN drumbeat_job AS job
@@ -16,6 +16,9 @@ SELECT json_group_array(seq)
            AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
          ORDER BY level.priority, job.run_at, job.id
          LIMIT :limit);
+
+-- name: has_releases
+SELECT EXISTS (SELECT 1 FROM drumbeat_release);
 
 -- name: pick_unblocked
 -- The next blocked jobs that this worker can take.

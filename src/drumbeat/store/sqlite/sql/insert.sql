@@ -26,6 +26,22 @@ SELECT {{live from shared}}, NULL
 -- include: _unless_known
 ;
 
+-- name: insert_nodes
+-- As `insert` for jobs that have parents or children. Columns of a row: those of `insert`, open_parents, is_parent, binds.
+INSERT INTO drumbeat_job ({{live}}, seq)
+SELECT {{live from node}}, NULL
+  FROM (VALUES ({{node from placeholders}}))
+-- include: _unless_known
+;
+
+-- name: insert_similar_nodes
+-- As `insert_similar` likewise. Columns of a row: id, args, key, open_parents, is_parent, binds.
+INSERT INTO drumbeat_job ({{live}}, seq)
+SELECT {{live from shared_node}}, NULL
+  FROM (VALUES (?, ?, ?, ?, ?, ?))
+-- include: _unless_known
+;
+
 -- name: inserted_after
 SELECT json_group_array(id)
   FROM drumbeat_job

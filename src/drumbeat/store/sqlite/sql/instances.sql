@@ -24,7 +24,7 @@ SELECT json_object(
            'cancel_requests', json((SELECT json_group_array(json_array(id, token)) FROM drumbeat_job
                                      WHERE instance = :id AND state = 'running' AND cancel_requested)),
            'blocked_on', json((SELECT json_group_array(value) FROM waiting
-                                WHERE value IS NOT NULL AND value NOT GLOB 'schedule:*')),
+                                WHERE value IS NOT NULL AND value <> 'parents' AND value NOT GLOB 'schedule:*')),
            'peers', json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance
                            WHERE state = 'alive' AND id <> :id)),
            'leader', json((SELECT json_object('instance', instance, 'term', term) FROM drumbeat_leader
@@ -49,6 +49,7 @@ SELECT DISTINCT blocked_on
   FROM drumbeat_job
  WHERE blocked_on IS NOT NULL
    AND blocked_on NOT GLOB 'schedule:*'
+   AND blocked_on <> 'parents'
  LIMIT 1000;
 
 -- name: reply_peers

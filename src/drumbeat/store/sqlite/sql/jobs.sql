@@ -69,11 +69,12 @@ UPDATE drumbeat_step
    AND until > :now;
 
 -- name: run_now
--- Not those that wait for a signal.
+-- Not those that wait for a signal or for parents.
 UPDATE drumbeat_job
    SET run_at = min(run_at, :now)
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND state = 'pending'
+   AND blocked_on IS NOT 'parents'
    AND ifnull(suspended, 'sleep') = 'sleep';
 
 -- name: dead_letters
@@ -85,10 +86,14 @@ SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
 
 -- name: replay
 -- The job is live again under the same id. Its token keeps growing.
-INSERT INTO drumbeat_job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at)
+INSERT INTO drumbeat_job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at, open_parents,
+                          is_parent, binds)
 SELECT {{given from dead,
          priority = CASE WHEN typeof(dead.priority) = 'integer' AND dead.priority BETWEEN 0 AND 9 THEN dead.priority ELSE 5 END}},
-       dead.created_at, dead.due_at, :now, dead.token, dead.replays + 1, dead.schedule, dead.expires_at
+       dead.created_at, dead.due_at, :now, dead.token, dead.replays + 1, dead.schedule, dead.expires_at,
+       CASE WHEN EXISTS (SELECT 1 FROM drumbeat_edge WHERE child = dead.id) THEN 0 END,
+       EXISTS (SELECT 1 FROM drumbeat_edge WHERE parent = dead.id),
+       EXISTS (SELECT 1 FROM drumbeat_edge WHERE child = dead.id AND binding <> '')
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS dead
  WHERE dead.id = wanted.value;
@@ -128,7 +133,7 @@ SELECT value
  WHERE name = 'pruned_before';
 
 -- name: expired_waits
--- Ids of jobs that have been blocked since before `before` on something that begins with `prefix`.
+-- Ids of jobs that have been blocked since before `before` on something that begins with `prefix`; not on parents.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(blocked_on)
          FROM drumbeat_job
@@ -145,6 +150,7 @@ SELECT json_group_array(id)
          CROSS JOIN drumbeat_job AS job
          WHERE substr(waiting.value, 1, length(:prefix)) = :prefix
            AND job.blocked_on = waiting.value
+           AND job.blocked_on <> 'parents'
            AND job.blocked_since < :before
            AND job.blocked_on IS NOT NULL
          LIMIT :limit);

@@ -56,6 +56,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: live_scan_of_workflow
+-- include: _live_scan with workflow = :workflow AND workflow IS NOT NULL
+-- include: _newest
+;
+
 -- name: live_filter
 -- include: _live_scan with id IN (SELECT value FROM json_each(:ids))
 );
@@ -80,6 +85,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 -- include: _newest
 ;
 
+-- name: history_scan_of_workflow
+-- include: _ended_scan with drumbeat_history INDEXED BY drumbeat_history_by_workflow WHERE workflow = :workflow AND workflow IS NOT NULL
+-- include: _newest
+;
+
 -- name: history_filter
 -- include: _ended_scan with drumbeat_history WHERE id IN (SELECT value FROM json_each(:ids))
 );
@@ -96,6 +106,11 @@ CASE WHEN state IN ('succeeded', 'cancelled', 'expired') THEN state ELSE 'dead' 
 
 -- name: dead_scan_of_parent
 -- include: _ended_scan with drumbeat_dead INDEXED BY drumbeat_dead_by_parent WHERE parent = :parent AND parent IS NOT NULL
+-- include: _newest
+;
+
+-- name: dead_scan_of_workflow
+-- include: _ended_scan with drumbeat_dead INDEXED BY drumbeat_dead_by_workflow WHERE workflow = :workflow AND workflow IS NOT NULL
 -- include: _newest
 ;
 

@@ -70,7 +70,8 @@ CREATE INDEX job_for_claim
 CREATE INDEX job_blocked
     ON drumbeat.job (blocked_on, queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_blocked_since
-    ON drumbeat.job (blocked_on, blocked_since) WHERE state = 'pending' AND blocked_on IS NOT NULL;
+    ON drumbeat.job (blocked_on, blocked_since)
+ WHERE state = 'pending' AND blocked_on IS NOT NULL AND blocked_on <> 'parents';
 CREATE INDEX job_of_instance
     ON drumbeat.job (instance) WHERE state = 'running';
 CREATE INDEX job_cancel_requested

@@ -208,7 +208,10 @@ BEGIN
           WHERE job.id = given.id
             AND job.token = given.token
             AND job.instance = given.instance
-         RETURNING job.*)
+         RETURNING job.*),
+         left_over AS (
+         INSERT INTO drumbeat.release (parent, life, event)
+         SELECT gone.id, gone.replays, 'succeeded' FROM gone WHERE gone.is_parent)
     INSERT INTO drumbeat.history
     SELECT kept.*
       FROM gone

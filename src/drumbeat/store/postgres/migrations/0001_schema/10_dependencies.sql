@@ -23,7 +23,15 @@ CREATE TABLE drumbeat.release (
     life        integer NOT NULL,
     event       text COLLATE "C" NOT NULL,
     CONSTRAINT release_pkey PRIMARY KEY (seq)
+) WITH (
+    -- A queue: vacuum by count, as of jobs.
+    autovacuum_vacuum_scale_factor = 0.0,
+    autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = false
 );
+CREATE INDEX release_of_parent
+    ON drumbeat.release (parent);
 
 -- How a parent ended whose result or outcome a child binds. Deleted with the last edge that binds it.
 CREATE TABLE drumbeat.parent_result (
