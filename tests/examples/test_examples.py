@@ -218,3 +218,30 @@ def test_mounted_django(folder: Path) -> None:
             assert (page.status_code, f"{name} · " in page.text) == (200, True)
             assert browser.post(f"/jobs/{PAUSE}", json={}, headers=SAME_ORIGIN).status_code == status
         assert browser.get("/jobs/api/v1/queues/default").json()["paused_by"] == "ada"
+
+
+def test_fan_out(folder: Path, store_url: str) -> None:
+    told = python("fan_out.py", "2000", folder=folder, DRUMBEAT_URL=store_url).splitlines()
+    assert re.fullmatch(r"2001 jobs stored in [\d.]+ s", told[0])
+    assert re.fullmatch(r"99000 words, [\d.]+ s after the beginning; one worker was killed", told[1])
+    assert told[2:] == ["as expected"]
+
+
+def test_canvas_thumbnails(folder: Path) -> None:
+    assert python("canvas_thumbnails.py", folder=folder).splitlines() == [
+        "published /pictures/cat-100.png /pictures/cat-200.png /pictures/cat-400.png",
+        "3 thumbnails",
+    ]
+
+
+def test_canvas_report(folder: Path) -> None:
+    told = python("canvas_report.py", folder=folder).splitlines()
+    assert told == ["failed: the office in the east is closed", "140 in all, of 3 regions"]
+
+
+def test_canvas_import(folder: Path) -> None:
+    assert python("canvas_import.py", folder=folder).splitlines() == [
+        "extracting 2026-11-18",
+        "load was cancelled: its parent ... (task transform) died",
+        "loaded [10, 20, 30]",
+    ]
