@@ -47,7 +47,7 @@ async def story() -> None:
             print(f"load was cancelled: {error.message}".replace(str(workflow.jobs[1].id), "..."))
         database["is up"] = True
         await workflow.replay()
-        while (await workflow.get()).is_live:
+        while (await workflow.get()).is_live:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         print(await workflow.result(timeout=30))
         worker.cancel()

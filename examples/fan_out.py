@@ -44,7 +44,7 @@ async def story(pages: int) -> None:
         print(f"{len(workflow.jobs)} jobs stored in {time.monotonic() - began:.1f} s")
         workers = [start_worker(), start_worker()]
         try:
-            while (await workflow.get()).counts.get("succeeded", 0) < min(pages, 10_000) // 4:
+            while (await workflow.get()).counts.get("succeeded", 0) < min(pages, 10_000) // 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             workers[0].kill()
             total = await workflow.result(timeout=120)
