@@ -102,7 +102,9 @@ async def fill_chord(count: int) -> None:
     """Slots 0 to count - 1, and `count` of the finaliser."""
     async with app:
         calls = [link.bind(number) for number in range(count)]
-        await app.enqueue_many([*calls, link.using(after=calls).bind(count)])
+        flow = app.workflow("chord", *calls)
+        flow.add(link.bind(count), after=calls)
+        await flow.enqueue()
 
 
 async def fill_steps(jobs: int, steps: int) -> None:
