@@ -137,33 +137,51 @@ INSERT INTO drumbeat.workflow (id, name, labels, created_at)
 VALUES ($1, $2, $3, drumbeat.now_us())
     ON CONFLICT (id) DO NOTHING;
 
+-- name: _bound
+edge.parent::text, coalesce(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state, kept.result,
+       kept.result_error, kept.error
+
 -- name: load_results
 -- The edges that bind, in order, with what is kept of their parents: child, then as in core.dependencies.ParentResult. $2 limit;
--- of 'results' the first only.
-SELECT wanted.child::text AS child, bound.*
-  FROM unnest($1::text[]::uuid[]) AS wanted (child)
- CROSS JOIN LATERAL (
-       SELECT edge.parent::text, coalesce(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state, kept.result,
-              kept.result_error, kept.error
-         FROM drumbeat.edge
-         LEFT JOIN drumbeat.parent_result AS kept
-           ON kept.parent = edge.parent
-        WHERE edge.child = wanted.child
-          AND (edge.binding IN ('result', 'outcome')
-               OR (edge.binding = 'results'
-                   AND NOT EXISTS (SELECT FROM drumbeat.edge AS earlier
-                                    WHERE earlier.child = edge.child
-                                      AND earlier.place < edge.place
-                                      AND earlier.binding = 'results'
-                                      AND earlier.argument = edge.argument)))
-        ORDER BY edge.place
-        LIMIT $2) AS bound
- ORDER BY wanted.child, bound.place;
+-- of 'results' the first of each argument only: the recursion seeks from one argument to the next, whatever lies between.
+  WITH RECURSIVE wanted AS MATERIALIZED (
+       SELECT * FROM unnest($1::text[]::uuid[]) AS wanted (child)),
+       paged (child, argument) AS (
+       SELECT wanted.child,
+              (SELECT edge.argument FROM drumbeat.edge
+                WHERE edge.child = wanted.child AND edge.binding = 'results'
+                ORDER BY edge.argument LIMIT 1)
+         FROM wanted
+        UNION ALL
+       SELECT paged.child,
+              (SELECT edge.argument FROM drumbeat.edge
+                WHERE edge.child = paged.child AND edge.binding = 'results' AND edge.argument > paged.argument
+                ORDER BY edge.argument LIMIT 1)
+         FROM paged
+        WHERE paged.argument IS NOT NULL)
+SELECT edge.child::text AS child,
+       -- include: _bound
+  FROM (SELECT single.*
+          FROM wanted
+         CROSS JOIN LATERAL (
+               SELECT * FROM drumbeat.edge
+                WHERE edge.child = wanted.child AND edge.binding IN ('result', 'outcome')
+                ORDER BY edge.place LIMIT $2) AS single
+         UNION ALL
+        SELECT first.*
+          FROM paged
+         CROSS JOIN LATERAL (
+               SELECT * FROM drumbeat.edge
+                WHERE edge.child = paged.child AND edge.binding = 'results' AND edge.argument = paged.argument
+                ORDER BY edge.place LIMIT 1) AS first) AS edge
+  LEFT JOIN drumbeat.parent_result AS kept
+    ON kept.parent = edge.parent
+ ORDER BY edge.child, edge.place;
 
 -- name: page_results
 -- $1 child, $2 argument, $3 after, $4 limit.
-SELECT edge.parent::text, coalesce(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state, kept.result,
-       kept.result_error, kept.error
+SELECT
+       -- include: _bound
   FROM (SELECT *
           FROM drumbeat.edge
          WHERE edge.child = $1::text::uuid

@@ -14,6 +14,11 @@ CREATE TABLE drumbeat.edge (
 );
 CREATE INDEX edge_of_child
     ON drumbeat.edge (child, place);
+-- Edges that bind: only those are in these indexes.
+CREATE INDEX edge_single
+    ON drumbeat.edge (child, place) WHERE binding IN ('result', 'outcome');
+CREATE INDEX edge_paged
+    ON drumbeat.edge (child, argument, place) WHERE binding = 'results';
 
 -- What happened to a parent, and up to which child its edges have been followed. Written by the step in which it happened.
 CREATE TABLE drumbeat.release (
