@@ -1,4 +1,4 @@
-"""What a database keeps of dependencies, seen behind the store's back. Not published with the contract: it knows our engines."""
+"""What a database keeps of dependencies, seen behind the store's back. Not published with the contract: it knows engines."""
 
 import sqlite3
 from urllib.parse import urlsplit
