@@ -254,9 +254,9 @@ BUGS = (
     ),
     PlantedBug(
         name="a dead letter leaves no release",
-        file="store/sqlite/migrations/0001_schema/08_dependencies.sql",
-        before="  WHEN OLD.is_parent\n",
-        after="  WHEN OLD.is_parent AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = OLD.id)\n",
+        file="store/sqlite/migrations/0001_schema/09_ends.sql",
+        before="     WHERE OLD.is_parent;\n",
+        after="     WHERE OLD.is_parent AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = OLD.id);\n",
         promise="W2",
     ),
     PlantedBug(
