@@ -105,6 +105,8 @@ class RunningJob(StepCalls):
     aborted: AbortSignal = field(default_factory=AbortSignal)
     steps: RunSteps | None = None
     """None: this run has made no step."""
+    is_parent: bool = True
+    """Of a completion: other jobs may wait for this one. In child processes it is not asked."""
 
     @property
     def is_plain(self) -> bool:

@@ -116,11 +116,11 @@ class OutboxTransactional:
     def _to_messages(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         return [msgspec.structs.replace(self._task.bind(job), id=job.id) for job in jobs]
 
-    async def complete(self, conn: Any, completed: CompletedJob) -> None:
-        await self._transactional.complete(conn, completed)
+    async def complete(self, conn: Any, completed: CompletedJob) -> bool:
+        return await self._transactional.complete(conn, completed)
 
-    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
-        self._transactional.complete_sync(conn, completed)
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> bool:
+        return self._transactional.complete_sync(conn, completed)
 
     async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         await self._transactional.record_step(conn, instance, step)

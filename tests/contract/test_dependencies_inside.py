@@ -27,10 +27,11 @@ async def program(store: Store, store_url: str) -> AsyncIterator[Caller]:
         yield made
 
 
-async def complete(store: Store, program: Caller, instance: InstanceId, job: ClaimedJob) -> None:
+async def complete(store: Store, program: Caller, instance: InstanceId, job: ClaimedJob) -> bool:
+    """Whether other jobs may wait for it."""
     done = CompletedJob(instance=instance, claim=hold(job), started_at=job.token, result="7", result_error=None)
     await program.begin()
-    await store.transactional.complete(program.conn, done)
+    return await store.transactional.complete(program.conn, done)
 
 
 async def test_a_completion_releases_with_its_commit(store: Store, program: Caller) -> None:
@@ -38,7 +39,7 @@ async def test_a_completion_releases_with_its_commit(store: Store, program: Call
     job = await claimed_one(store, instance)
     child = new_job()
     await add_graph(store, [child], [bind(child, job.id)])
-    await complete(store, program, instance, job)
+    assert await complete(store, program, instance, job)
     await program.rollback()
     await settle(store)
     assert (await get_job(store, child.id)).open_parents == 1
@@ -60,3 +61,10 @@ async def test_any_exchange_follows_what_a_completion_left(store: Store, program
     assert await store.dependencies.advance() is False
     assert ids(await claim(store, other)) == [child]
     assert plain.id != child
+
+
+async def test_a_completion_of_a_job_without_children_calls_for_nothing(store: Store, program: Caller) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    assert not await complete(store, program, instance, job)
+    await program.commit()

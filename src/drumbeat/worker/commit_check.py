@@ -27,6 +27,8 @@ class UnverifiedCompletion:
     completion: Completion
     settle: Callable[[HandlerResult, bool], None]
     """Called with the result to report, and whether the store has it already."""
+    is_parent: bool = True
+    """Other jobs may wait for this one."""
 
 
 class CompletionVerifier:
@@ -52,7 +54,8 @@ class CompletionVerifier:
             claim, result = ClaimRef(unverified.job.id, unverified.job.token), unverified.result
             if unverified.completion is Completion.CONFIRMED or await self.is_committed(claim):
                 unverified.settle(RETURNED_NOTHING, True)
-                self._on_releasing()
+                if unverified.is_parent:
+                    self._on_releasing()
                 _warn_of_ignored(unverified.job, result)
             else:
                 unverified.settle(NOT_COMMITTED if result.kind is ResultKind.RETURNED else result, False)

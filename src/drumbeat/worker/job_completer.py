@@ -53,14 +53,14 @@ class JobCompleter:
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         completed = self._build_completed(job, result)
         try:
-            await self.transactional.complete(conn, completed)
+            job.is_parent = await self.transactional.complete(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 
     def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
         completed = self._build_completed(job, result)
         try:
-            self.transactional.complete_sync(conn, completed)
+            job.is_parent = self.transactional.complete_sync(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 

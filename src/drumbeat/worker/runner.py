@@ -281,7 +281,7 @@ class JobRunner:
             result = results.settle_steps(result, steps)
         if (completion := run.running.completion) is not None and isinstance(result, HandlerResult):
             settle = functools.partial(self._put_outcomes, run, spec, finished)
-            self._verifier.put(UnverifiedCompletion(run.jobs[0], result, completion, settle))
+            self._verifier.put(UnverifiedCompletion(run.jobs[0], result, completion, settle, run.running.is_parent))
         else:
             self._put_outcomes(run, spec, finished, result)
 

@@ -58,13 +58,13 @@ class PostgresTransactional:
         with self._translate_errors():
             return _decode_added(drivers.call_sync(conn, self._enqueue, _encode_jobs(jobs, notify)))
 
-    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+    async def complete(self, conn: Any, completed: CompletedJob) -> bool:
         with self._translate_errors(completed.claim):
-            await drivers.call(conn, *self._complete_call(completed))
+            return bool(await drivers.call(conn, *self._complete_call(completed)))
 
-    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> bool:
         with self._translate_errors(completed.claim):
-            drivers.call_sync(conn, *self._complete_call(completed))
+            return bool(drivers.call_sync(conn, *self._complete_call(completed)))
 
     async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         with self._translate_errors(step.claim):

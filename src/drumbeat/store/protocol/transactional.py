@@ -63,8 +63,9 @@ class Transactional(Protocol):
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]: ...
 
-    async def complete(self, conn: Any, completed: CompletedJob) -> None:
-        """Move a running job to history as succeeded, only if it runs under this instance with this token.
+    async def complete(self, conn: Any, completed: CompletedJob) -> bool:
+        """Move a running job to history as succeeded, only if it runs under this instance with this token. Returns whether other
+        jobs may wait for it: after the commit `DependencyStore.advance` is to be called.
         (`declare_dead` takes an instance's jobs from it in one step, so this also checks its lease.) A requested
         cancellation comes too late.
 
@@ -73,7 +74,7 @@ class Transactional(Protocol):
         """
         ...
 
-    def complete_sync(self, conn: Any, completed: CompletedJob) -> None: ...
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> bool: ...
 
     async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         """As `StepStore.record` for one step, but it takes effect with the caller's commit.

@@ -47,7 +47,7 @@ class SqliteTransactional:
         self._clock = clock
         self._disk_space = disk_space
         self._inode: tuple[int, int] | None = None
-        sql = statements(namespace).jobs
+        sql = self._job_sql = statements(namespace).jobs
         self._step_sql = statements(namespace).steps
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
@@ -58,11 +58,11 @@ class SqliteTransactional:
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return self._run_on_sync(conn, partial(self._add, jobs)) if jobs else []
 
-    async def complete(self, conn: Any, completed: CompletedJob) -> None:
-        await self._run_on(conn, partial(self._complete, completed))
+    async def complete(self, conn: Any, completed: CompletedJob) -> bool:
+        return await self._run_on(conn, partial(self._complete, completed))
 
-    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
-        self._run_on_sync(conn, partial(self._complete, completed))
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> bool:
+        return self._run_on_sync(conn, partial(self._complete, completed))
 
     async def record_step(self, conn: Any, instance: InstanceId, step: NewStep) -> None:
         await self._run_on(conn, partial(self._record_step, instance, step))
@@ -124,7 +124,7 @@ class SqliteTransactional:
                     db.run("RELEASE drumbeat_add")
             return answers
 
-    def _complete(self, completed: CompletedJob, conn: sqlite3.Connection) -> None:
+    def _complete(self, completed: CompletedJob, conn: sqlite3.Connection) -> bool:
         db = BorrowedConnection(conn)
         with _ensure_transaction(db, conn):
             self._check_same_file(db)
@@ -145,6 +145,7 @@ class SqliteTransactional:
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
                 raise ClaimLost(completed.claim.id, completed.claim.token, completed=verdict is WriteStatus.DUPLICATE)
+            return bool(db.value(self._job_sql.has_releases))
 
     def _record_step(self, instance: InstanceId, step: NewStep, conn: sqlite3.Connection) -> None:
         db = BorrowedConnection(conn)

@@ -190,14 +190,16 @@ $$;
 -- The job's row is the fence: declaring an instance dead takes its jobs away in the same step, and waits here for a completion
 -- under way. A stale claim is an error, so that the transaction around it cannot commit: DB002, or DB003 if the same claim has
 -- completed the job before.
-CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
+CREATE FUNCTION drumbeat.complete(ended text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     AS $$
 DECLARE
-    given  record;
-    now_at bigint := drumbeat.now_us();
+    given      record;
+    now_at     bigint := drumbeat.now_us();
+    is_current boolean;
+    is_parent  boolean;
 BEGIN
     SELECT claim.* INTO given
       FROM json_to_record(ended::json) AS claim (id uuid, token bigint, instance text, started_at bigint, result text,
@@ -211,15 +213,17 @@ BEGIN
          RETURNING job.*),
          left_over AS (
          INSERT INTO drumbeat.release (parent, life, event)
-         SELECT gone.id, gone.replays, 'succeeded' FROM gone WHERE gone.is_parent)
-    INSERT INTO drumbeat.history
-    SELECT kept.*
-      FROM gone
-     CROSS JOIN jsonb_populate_record(NULL::drumbeat.history, to_jsonb(gone) || jsonb_build_object(
-                    'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given.started_at, 'finished_at', now_at,
-                    'result', given.result, 'result_error', given.result_error, 'error', NULL)) AS kept;
-    IF FOUND THEN
-        RETURN;
+         SELECT gone.id, gone.replays, 'succeeded' FROM gone WHERE gone.is_parent),
+         kept AS (
+         INSERT INTO drumbeat.history
+         SELECT kept.*
+           FROM gone
+          CROSS JOIN jsonb_populate_record(NULL::drumbeat.history, to_jsonb(gone) || jsonb_build_object(
+                         'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given.started_at, 'finished_at', now_at,
+                         'result', given.result, 'result_error', given.result_error, 'error', NULL)) AS kept)
+    SELECT true, gone.is_parent INTO is_current, is_parent FROM gone;
+    IF is_current THEN
+        RETURN is_parent;
     END IF;
     IF EXISTS (SELECT FROM drumbeat.history
                 WHERE history.id = given.id AND history.token = given.token AND history.instance = given.instance
