@@ -89,7 +89,9 @@ class StartFailed(DrumbeatError):
     """A start-up task failed without a retry left, or a lifespan failed: the process ends before its first claim."""
 
     def __init__(self, task: str, problem: str, *, is_lifespan: bool = False) -> None:
-        super().__init__(f"{'lifespan' if is_lifespan else 'start-up task'} {task!r} failed: {problem}")
+        super().__init__(
+            f"lifespan {task!r} failed: {problem}" if is_lifespan else f"start-up task {task!r} failed: {problem}"
+        )
         self.task, self.problem = task, problem
 
 
@@ -198,8 +200,11 @@ class ClaimLost(StoreError):
     """A job was not completed and its transaction was refused: the claim is no longer current."""
 
     def __init__(self, id: str, token: int, *, completed: bool = False) -> None:
-        problem = "has been completed already" if completed else "is no longer this worker's"
-        super().__init__(f"job {id} {problem}: nothing of this transaction was kept")
+        super().__init__(
+            f"job {id} has been completed already: nothing of this transaction was kept"
+            if completed
+            else f"job {id} is no longer this worker's: nothing of this transaction was kept"
+        )
         self.id, self.token = id, token
         self.completed = completed
         """This claim has completed it before, in an earlier transaction or earlier in this one."""
@@ -277,8 +282,7 @@ class StepError(DrumbeatError):
 class JobError(DrumbeatError):
     """A job ended without a result. `type` is the name of the exception's class; `traceback` is text, or empty."""
 
-    _end = "failed"
-    _shows_type = True
+    _end, _shows_type = "failed", True
 
     def __init__(self, id: str, task: str, *, type: str = "", message: str = "", traceback: str = "") -> None:
         details = [part for part in (type if self._shows_type else "", message) if part]
@@ -294,29 +298,25 @@ class JobFailed(JobError):
 class JobCancelled(JobError):
     """The job was cancelled before it succeeded."""
 
-    _end = "was cancelled"
-    _shows_type = False
+    _end, _shows_type = "was cancelled", False
 
 
 class JobNotStarted(JobError):
     """The job expired: its first attempt had not started in time (`expires=`)."""
 
-    _end = "expired: it did not start in time"
-    _shows_type = False
+    _end, _shows_type = "expired: it did not start in time", False
 
 
 class JobTimedOut(JobError):
     """The job's last attempt exceeded its timeout; it is a dead letter."""
 
-    _end = "timed out"
-    _shows_type = False
+    _end, _shows_type = "timed out", False
 
 
 class ResultNotKept(JobError):
     """The job succeeded, but its result could not be stored."""
 
-    _end = "succeeded, but its result was not kept"
-    _shows_type = False
+    _end, _shows_type = "succeeded, but its result was not kept", False
 
 
 class LockError(DrumbeatError):

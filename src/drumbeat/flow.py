@@ -68,8 +68,9 @@ class Flow:
             InvalidArguments: this is no call, it is there already, or the workflow is stored.
         """
         if self._is_enqueued:
-            problem = "has been enqueued: a running job of it adds to it by `await current_job().add(...)`"
-            raise InvalidArguments(f"workflow {self._workflow.name!r} {problem}")
+            raise InvalidArguments(
+                f"workflow {self._workflow.name!r} has been enqueued: a running job adds to it by current_job().add(...)"
+            )
         parents = parse_parents(after)
         policy = None if if_parent_fails is None else parse_policy(if_parent_fails)
         jobs: tuple[NewJob[Any], ...]
@@ -133,8 +134,9 @@ def build_workflow(name: str, labels: Mapping[str, str] | None, unique: bool) ->
         )
     for value in given.values():
         if not isinstance(value, str) or len(value) > 200 or (value and not value.isprintable()):
-            problem = "must be a printable text of at most 200 characters"
-            raise InvalidArguments(f"each label {problem}, not {short_repr(value)}", "labels")
+            raise InvalidArguments(
+                f"each label must be a printable text of at most 200 characters, not {short_repr(value)}", "labels"
+            )
     if not isinstance(unique, bool):
         raise InvalidArguments(f"unique must be True or False, not {short_repr(unique)}", "unique")
     checked = {check_name("label", key): value for key, value in given.items()}

@@ -52,8 +52,9 @@ def parse_policy(value: object) -> IfParentFails:
     try:
         return IfParentFails(value)  # type: ignore[arg-type]
     except ValueError:
-        known = "'cancel', 'run' or 'wait'"
-        raise InvalidArguments(f"if_parent_fails must be {known}, not {short_repr(value)}", "if_parent_fails") from None
+        raise InvalidArguments(
+            f"if_parent_fails must be 'cancel', 'run' or 'wait', not {short_repr(value)}", "if_parent_fails"
+        ) from None
 
 
 def build_edges(
