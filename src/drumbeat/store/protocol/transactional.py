@@ -64,9 +64,10 @@ class Transactional(Protocol):
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]: ...
 
     async def complete(self, conn: Any, completed: CompletedJob) -> bool:
-        """Move a running job to history as succeeded, only if it runs under this instance with this token. Returns whether
-        other jobs may wait for it: after the commit `DependencyStore.advance` is to be called. (`declare_dead` takes an instance's jobs from it in one step, so this also checks its lease.) A requested
-        cancellation comes too late.
+        """Move a running job to history as succeeded, only if it runs under this instance with this token.
+        (`declare_dead` takes an instance's jobs from it in one step, so this also checks its lease.) A requested
+        cancellation comes too late. Returns whether other jobs may wait for it: after the commit `DependencyStore.advance` is
+        to be called.
 
         Raises:
             ClaimLost: it does not; the caller's transaction can only be rolled back now.
