@@ -227,7 +227,7 @@ TOKEN_BUGS = (
         engines=(REDIS,),
         tests=_JOB_TOKENS,
         file="store/redis/lua/_claim.lua",
-        before="us(math.max(now, parse_live_state(known[i]).token + 1))",
+        before="us(math.max(now, (tonumber(last) or 0) + 1))",
         after="now_text",
     ),
     KnownBug(
