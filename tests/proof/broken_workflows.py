@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from tests.proof.history import AttemptRecord, Depends, Ended, Enqueued, History, JobRecord, Started
+from tests.proof.history import AttemptRecord, CancelAnswered, Depends, Ended, Enqueued, History, JobRecord, Started
 
 
 def attempt(token: int, outcome: str = "succeeded") -> AttemptRecord:
@@ -27,8 +27,8 @@ def record(id: str, state: str, *attempts: AttemptRecord, **facts: object) -> Jo
 
 def keep_graph() -> History:
     """root succeeds, and then child. bad dies: runs goes on without it, lost is cancelled. again dies, is replayed, and with it
-    its child revived."""
-    ids = ("root", "child", "bad", "runs", "lost", "again", "revived")
+    its child revived; but not unwanted, which a person cancelled between the two."""
+    ids = ("root", "child", "bad", "runs", "lost", "again", "revived", "unwanted")
     runs = [
         Started(run=1, job="root", token=1, node="n1", at=1.0),
         Started(run=2, job="child", token=2, node="n1", at=2.0),
@@ -47,8 +47,10 @@ def keep_graph() -> History:
             Depends(parent="bad", child="runs", if_fails="run"),
             Depends(parent="bad", child="lost", if_fails="cancel"),
             Depends(parent="again", child="revived", if_fails="cancel"),
+            Depends(parent="again", child="unwanted", if_fails="cancel"),
             Depends(parent="refused", child="nobody", if_fails="cancel"),
         ],
+        cancels=[CancelAnswered(job="unwanted", at=2.0, answer="cancelled")],
         started=runs,
         ended=[
             Ended(run=run.run, at=run.at + 0.5, result=None if run.run in fails else f'"{run.job}"') for run in runs
@@ -61,6 +63,7 @@ def keep_graph() -> History:
             record("lost", "cancelled", error="ParentFailed"),
             record("again", "succeeded", attempt(5, "dead"), attempt(6), replays=1, failures=0),
             record("revived", "succeeded", attempt(7), replays=1),
+            record("unwanted", "cancelled", error="ParentFailed"),
         ],
         ended_at=10.0,
     )
@@ -104,6 +107,15 @@ def leave_a_child_cancelled_after_a_replay(history: History) -> None:
     history.ended.pop()
 
 
+def start_a_child_that_a_person_cancelled(history: History) -> None:
+    history.started.append(Started(run=8, job="unwanted", token=8, node="n1", at=4.0))
+    _change(history, "unwanted", state="pending", error=None, attempts=(attempt(8, "retry"),), failures=1, replays=1)
+
+
+def revive_a_child_that_a_person_cancelled(history: History) -> None:
+    _change(history, "unwanted", state="pending", error=None, replays=1)
+
+
 def run_a_child_again(history: History) -> None:
     _change(history, "child", attempts=(attempt(2), attempt(8, "retry")), failures=1)
 
@@ -120,6 +132,8 @@ BROKEN: dict[Callable[[History], None], str] = {
     let_a_child_wait_for_ever: "W2",
     cancel_a_child_for_nothing: "W2",
     leave_a_child_cancelled_after_a_replay: "W2",
+    start_a_child_that_a_person_cancelled: "X1",
+    revive_a_child_that_a_person_cancelled: "X2",
     run_a_child_again: "W3",
     revive_what_nobody_replayed: "W3",
 }

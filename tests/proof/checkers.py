@@ -243,7 +243,7 @@ def cancelled_never_run(history: History) -> Iterator[str]:
             and states.get(cancel.job) not in (cancel.answer, None)
         ):
             yield f"X2: {cancel.job} was answered {cancel.answer}, and is {states[cancel.job]}"
-        if cancel.answer != "cancelled" or cancel.job in replayed:
+        if cancel.answer != "cancelled":
             continue
         if states.get(cancel.job) not in ("cancelled", None):
             yield f"X2: {cancel.job} was answered cancelled, and is {states[cancel.job]}"

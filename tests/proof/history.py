@@ -66,6 +66,7 @@ class CancelAnswered(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     at: float
     answer: str
+    """Empty: none came, and the call may have had its effect; `at` is then when it was made. Not recorded everywhere."""
 
 
 class LockHeld(msgspec.Struct, frozen=True, kw_only=True):

@@ -449,6 +449,23 @@ def test_a_late_fire_is_excused_only_where_nobody_could_fire(node: str | None, k
     assert (late == []) is is_excused
 
 
+@pytest.mark.parametrize(
+    ("job", "answer", "is_excused"),
+    [
+        ("revived", "cancelled", True),
+        ("revived", "", True),  # it may have been cancelled
+        ("revived", "unknown", False),
+        ("revived", "requested", False),
+        ("again", "cancelled", False),
+    ],
+)
+def test_a_replay_need_not_revive_what_a_person_cancelled(job: str, answer: str, is_excused: bool) -> None:
+    history = broken_workflows.keep_graph()
+    broken_workflows.leave_a_child_cancelled_after_a_replay(history)
+    history.cancels.append(CancelAnswered(job=job, at=2.0, answer=answer))
+    assert (not any(violation.startswith("W2") for violation in check(history))) is is_excused
+
+
 @pytest.mark.parametrize(("cut", "is_excused"), [(1.5, True), (0.05, False)])
 def test_after_a_power_cut_nothing_is_known_of_locks(cut: float, is_excused: bool) -> None:
     history = broken_locks.keep_locks()

@@ -68,14 +68,16 @@ def _begins_too_early(
 @promise
 def no_child_is_lost(history: History) -> Iterator[str]:
     """W2: a child whose parents have all ended does not wait, and is cancelled for a parent's failure only while one has
-    failed."""
+    failed, or if a person has cancelled it since: then no replay of the parent revives it (X1, X2). Without an answer the
+    cancellation may have done so."""
     jobs = {job.id: job for job in history.jobs}
+    kept = {cancel.job for cancel in history.cancels if cancel.answer in ("cancelled", "")}
     for child, edges in parents_of(history).items():
         record, parents = jobs[child], [(edge, jobs[edge.parent].state) for edge in edges]
         if record.waits_for_parents and not any(state in LIVE for _, state in parents):
             yield f"W2: {child} waits for parents, and all of them have ended"
         failed = any(edge.if_fails != "run" and state not in {*LIVE, "succeeded"} for edge, state in parents)
-        if record.state == "cancelled" and record.error == "ParentFailed" and not failed:
+        if record.state == "cancelled" and record.error == "ParentFailed" and not failed and child not in kept:
             yield f"W2: {child} was cancelled because of a parent, and none of them has failed"
 
 

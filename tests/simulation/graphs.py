@@ -122,10 +122,13 @@ class GraphClient:
         return False
 
     async def _cancel(self, id: Any) -> None:
+        run, cancels = self._run, self._run.history.cancels
+        number = len(cancels)
+        cancels.append(CancelAnswered(job=str(id), at=run.loop.time(), answer=""))
         with suppress(DrumbeatError):
             [answer] = await (await self._store()).jobs.cancel([id])
-            self._run.history.cancels.append(CancelAnswered(job=str(id), at=self._run.loop.time(), answer=str(answer)))
-            self._run.tell(f"cancel {id}: {answer}")
+            cancels[number] = CancelAnswered(job=str(id), at=run.loop.time(), answer=str(answer))
+            run.tell(f"cancel {id}: {answer}")
 
     async def _replay(self) -> None:
         with suppress(DrumbeatError):
