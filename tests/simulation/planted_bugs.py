@@ -297,7 +297,7 @@ BUGS = (
     PlantedBug(
         name="a replay revives what a person has cancelled since",
         file="store/sqlite/jobs.py",
-        before="            write.db.run(self._parts.sql.dependencies.forget_cancelled, {\"ids\": as_json(ended)})\n",
+        before='            write.db.run(self._parts.sql.dependencies.forget_cancelled, {"ids": as_json(ended)})\n',
         after="            pass\n",
         promise="X2",
     ),
