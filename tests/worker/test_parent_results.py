@@ -223,6 +223,34 @@ async def test_an_outage_while_results_are_loaded_is_waited_out(app: Drumbeat) -
     assert sum(store.calls["dependencies.load_results"] for store in stores) == 3
 
 
+async def test_what_is_claimed_together_is_loaded_together(app: Drumbeat) -> None:
+    """However few slots there are."""
+
+    @app.task
+    async def fetch(number: int) -> int:
+        return number
+
+    @app.task
+    async def add(number: int) -> int:
+        return number + 1
+
+    stores: list[FaultyStore] = []
+
+    def wrap(store: Any) -> Any:
+        stores.append(FaultyStore(store))
+        return stores[-1]
+
+    flow = app.workflow("many")
+    parents = [flow.add(fetch.bind(number)) for number in range(40)]
+    children = [flow.add(add.bind(parent.result)) for parent in parents]
+    app._internals.client.wrap_store = wrap
+    workflow = await flow.enqueue()
+    async with run_worker(app, concurrency=1):
+        results = [await job.result(timeout=10) for job in workflow.jobs if job.id in {child.id for child in children}]
+    assert results == [number + 1 for number in range(40)]
+    assert 1 <= sum(store.calls["dependencies.load_results"] for store in stores) <= 20
+
+
 async def test_jobs_without_parents_load_nothing(app: Drumbeat) -> None:
     @app.task
     async def plain(number: int) -> int:

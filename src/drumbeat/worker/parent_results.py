@@ -8,7 +8,7 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,11 +32,14 @@ MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Of all results that one job gets as arguments, and of one page of `Results`."""
 MAX_LIST_BYTES = 1024 * 1024
 MAX_PAGE = 1_000
+MAX_AHEAD, MAX_AHEAD_BYTES = 500, 8 * 1024 * 1024
+"""Jobs whose results are loaded while they wait for a slot, and how much that may be, by the size of those before."""
 FIRST_PAGE = 100
 """Results of the first page, by whose size the next is chosen."""
 _encode = msgspec.json.Encoder().encode
 
 
+Loading = asyncio.Future[list[ParentResult]]
 DecodedJob = tuple[str | None, Arguments | HandlerResult | Outcome]
 """The arguments of a job with what it gets of its parents: as JSON, for a child process, and decoded; or why it cannot run."""
 
@@ -51,7 +54,8 @@ class BoundJob(NamedTuple):
 
 
 class ParentResults:
-    """Loads for all slots: what is asked for while a call to the store is under way goes together in the next."""
+    """Loads for all slots: what is asked for while a call to the store is under way goes together in the next. What is claimed
+    together is loaded together, before it has a slot: else ten slots would wait for the store with each ten jobs."""
 
     name = "parent results"
 
@@ -60,9 +64,21 @@ class ParentResults:
         self._store = store
         self._port = port
         self._backoff = OutageBackoff(core.clock, core.outage_reporter)
-        self._waiting: dict[JobId, asyncio.Future[list[ParentResult]]] = {}
+        self._waiting: dict[JobId, list[Loading]] = {}
+        self._ahead: dict[JobId, Loading] = {}
+        """Of claimed jobs that no slot has asked for yet, oldest first; those that never start are dropped in time."""
+        self._usual_bytes = 64 * 1024
         self._wakeup = asyncio.Event()
         self._is_closed = False
+
+    def prefetch(self, jobs: Iterable[ClaimedJob]) -> None:
+        """These have been claimed. Never waits."""
+        bound = [job.id for job in jobs if job.binds]
+        if bound:
+            limit = min(MAX_AHEAD, MAX_AHEAD_BYTES // self._usual_bytes)
+            self._ahead |= {id: self._ask(id) for id in bound[:limit]}
+            for id in list(self._ahead)[:-limit]:
+                del self._ahead[id]
 
     async def decode(self, job: ClaimedJob, spec: TaskSpec) -> DecodedJob:
         """Load and decode."""
@@ -117,10 +133,13 @@ class ParentResults:
         return await self._backoff.retry(lambda: self._store.page_results(job, argument, after, FIRST_PAGE))
 
     async def _load(self, job: JobId) -> list[ParentResult]:
-        loaded: asyncio.Future[list[ParentResult]] = asyncio.get_running_loop().create_future()
-        self._waiting[job] = loaded
+        return await (self._ahead.pop(job) if job in self._ahead else self._ask(job))
+
+    def _ask(self, job: JobId) -> Loading:
+        loaded: Loading = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(job, []).append(loaded)
         self._wakeup.set()
-        return await loaded
+        return loaded
 
     def close(self) -> None:
         """Return from `run`: no slot asks any more."""
@@ -134,9 +153,16 @@ class ParentResults:
             while self._waiting:
                 asked, self._waiting = self._waiting, {}
                 found = await self._backoff.retry(lambda ids=tuple(asked): self._store.load_results(ids))  # type: ignore[misc]
-                for id, loaded in asked.items():
-                    if not loaded.done():
-                        loaded.set_result(found.get(id, []))
+                for id, loading in asked.items():
+                    for loaded in loading:
+                        if not loaded.done():
+                            loaded.set_result(found.get(id, []))
+                largest = max((sum(map(_size, results)) for results in found.values()), default=0)
+                self._usual_bytes = max(1_000, largest, self._usual_bytes // 2)
+
+
+def _size(result: ParentResult) -> int:
+    return len(result.result or "") + (0 if result.error is None else len(result.error.traceback))
 
 
 def value_of(task: str, argument: str, result: ParentResult, *, as_outcome: bool) -> bytes:

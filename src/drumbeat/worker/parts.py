@@ -54,7 +54,19 @@ class WorkerParts:
         self.fetcher = Fetcher(FetchTimer(clock, settings.poll), capacity, weights, wakeup.set)
         self.release_follower = ReleaseFollower(core, store.dependencies)
         on_releasing = self.release_follower.wake
-        self.store_loop = StoreLoop(core, store.jobs, self.buffer, self.fetcher, self.reporter, wakeup, on_releasing)
+        self.threads = ThreadPool(core.stuck, clock)
+        self.step_recorder = StepRecorder(core, store, self.threads)
+        self.parent_results = ParentResults(core, store.dependencies, self.step_recorder)
+        self.store_loop = StoreLoop(
+            core,
+            store.jobs,
+            self.buffer,
+            self.fetcher,
+            self.reporter,
+            wakeup,
+            on_releasing,
+            self.parent_results.prefetch,
+        )
         self.stats_writer = StatsWriter(
             recorder,
             store.stats,
@@ -62,11 +74,8 @@ class WorkerParts:
             identity=core.identity,
             backoff=OutageBackoff(clock, FullStoreReporter(core.outage_reporter)),
         )
-        self.threads = ThreadPool(core.stuck, clock)
         self.rooms = RoomConsumer(core, self.threads)
         self.verifier = CompletionVerifier(core, store.inspect, on_releasing)
-        self.step_recorder = StepRecorder(core, store, self.threads)
-        self.parent_results = ParentResults(core, store.dependencies, self.step_recorder)
         completer = JobCompleter(
             store.transactional,
             core.identity,

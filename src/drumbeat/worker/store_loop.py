@@ -18,12 +18,12 @@ outcomes would pile up here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from drumbeat.core.claim import ClaimRequest, ClaimResult, Outcome, WriteStatus
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import HeartbeatReply
 from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
@@ -58,8 +58,10 @@ class StoreLoop:
         reporter: OutcomeReporter,
         wakeup: Wakeup,
         on_releasing: Callable[[], None],
+        on_claimed: Callable[[Sequence[ClaimedJob]], None],
     ) -> None:
-        """`on_releasing`: called when parents have ended and not all of their children were followed."""
+        """`on_releasing`: called when parents have ended and not all of their children were followed; `on_claimed`: before
+        claimed jobs are given to slots."""
         self._clock = core.clock
         self._identity = core.identity
         self._store_clock = core.store_clock
@@ -69,6 +71,7 @@ class StoreLoop:
         self._reporter = reporter
         self._wakeup = wakeup
         self._on_releasing = on_releasing
+        self._on_claimed = on_claimed
         self._claim_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._outcome_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._upkeep_backoff = OutageBackoff(core.clock, FullStoreReporter(core.outage_reporter))
@@ -230,6 +233,7 @@ class StoreLoop:
             self._reporter.release(jobs)
         elif jobs:
             self._reporter.hold(jobs)
+            self._on_claimed(jobs)
             self._buffer.put(jobs)
 
     async def _isolate_refused(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:

@@ -61,10 +61,13 @@ $$;
 -- and calls this function itself.
 -- Its commit need not be waited for: the releases are durable since the parents' end, and a lost advance is repeated. Nothing
 -- later can outlive it, because the commit of a claim of the child is behind it in the log.
+-- Its batches are joined by hashing: by nested loops a thousand children are compared with each other, 100 ms. And what must use
+-- the primary key of jobs says the rest inside CASE: else the index of all that wait could be scanned, whatever the statistics.
 CREATE FUNCTION drumbeat.advance(max_edges integer, OUT is_more boolean, OUT earliest_due bigint, OUT due_ids text[])
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_nestloop = off
     AS $$
 DECLARE
     now_at     bigint;
@@ -133,8 +136,7 @@ BEGIN
            FROM drumbeat.job
           WHERE job.id = ANY (ARRAY(SELECT hit.child FROM unnest(children, effects) AS hit (child, effect)
                                      WHERE hit.effect <> 'nothing'))
-            AND job.state = 'pending'
-            AND job.blocked_on = 'parents'
+            AND CASE WHEN job.state = 'pending' AND job.blocked_on = 'parents' THEN true ELSE false END
           ORDER BY job.id
             FOR UPDATE;
 
@@ -162,11 +164,11 @@ BEGIN
                FROM met
               WHERE met.child NOT IN (SELECT failed.child FROM failed)
                 AND (SELECT workflow.cancelled_at
-                       FROM drumbeat.job
-                       JOIN drumbeat.workflow ON workflow.id = job.workflow
-                      WHERE job.id = met.child
-                        AND job.open_parents <= met.number
-                      LIMIT 1) IS NOT NULL)
+                       FROM drumbeat.workflow
+                      WHERE workflow.id = (SELECT job.workflow
+                                             FROM drumbeat.job
+                                            WHERE job.id = met.child
+                                              AND job.open_parents <= met.number)) IS NOT NULL)
         SELECT array_agg(doomed.child), array_agg(doomed.parent), array_agg(doomed.reason)
           INTO cancelled, causes, reasons
           FROM doomed;
@@ -188,8 +190,7 @@ BEGIN
                FROM met
               WHERE job.id = ANY (ARRAY(SELECT met.child FROM met))
                 AND job.id = met.child
-                AND job.state = 'pending'
-                AND job.blocked_on = 'parents'
+                AND CASE WHEN job.state = 'pending' AND job.blocked_on = 'parents' THEN true ELSE false END
              RETURNING job.id, job.run_at, job.blocked_on)
         SELECT min(changed.run_at), array_agg(changed.id::text)
           INTO earliest_due, due_ids
@@ -217,8 +218,7 @@ CREATE FUNCTION drumbeat.cancel_children(children uuid[], causes uuid[], reasons
        gone AS (
        DELETE FROM drumbeat.job
         WHERE job.id = ANY (children)
-          AND job.state = 'pending'
-          AND job.blocked_on = 'parents'
+          AND CASE WHEN job.state = 'pending' AND job.blocked_on = 'parents' THEN true ELSE false END
        RETURNING job.*),
        left_over AS (
        INSERT INTO drumbeat.release (parent, life, event)
@@ -248,6 +248,7 @@ CREATE FUNCTION drumbeat.revive(parents uuid[], children uuid[], effects text[],
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_nestloop = off
     AS $$
 DECLARE
     wanted  uuid[];
@@ -260,6 +261,7 @@ BEGIN
                       FROM unnest(parents, children, effects) AS hit (parent, child, effect)
                       JOIN drumbeat.cancelled_child AS gone ON gone.child = hit.child AND gone.parent = hit.parent
                      WHERE hit.effect = 'revive'
+                       AND gone.child = ANY (children)
                      ORDER BY gone.child
                        FOR UPDATE OF gone);
     -- Whoever adds a child to one of these holds it until it is stored.
@@ -287,7 +289,8 @@ BEGIN
     UPDATE drumbeat.cancelled_child
        SET parent = judged.other
       FROM unnest(wanted, others) AS judged (child, other)
-     WHERE cancelled_child.child = judged.child
+     WHERE cancelled_child.child = ANY (wanted)
+       AND cancelled_child.child = judged.child
        AND judged.other IS NOT NULL;
 
     WITH made AS (
