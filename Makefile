@@ -51,7 +51,7 @@ chaos: ## real processes under faults for SECONDS=600 on ENGINE=sqlite, postgres
 system: ## the tests that kill, stop and restart processes, the contract of stores and the browser, at their full length; TIMES=10 again and again
 	@tools/venv.sh test
 	@for time in $$(seq $(TIMES)); do DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 \
-		tests/contract tests/simulation tests/chaos tests/system tests/web/browser $(ARGS) || exit 1; done
+		tests/contract tests/engines/*/test_dependencies.py tests/simulation tests/chaos tests/system tests/web/browser $(ARGS) || exit 1; done
 
 soak: ## mixed load with restarts for HOURS=0.5 on all engines side by side, or on ENGINE=; memory, descriptors and sizes must be flat
 	@tools/venv.sh test

@@ -1,5 +1,6 @@
 """Dependencies on Redis: a full server, damaged records, memory, very many children and parents, idle workers."""
 
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -20,8 +21,8 @@ from tests.engines.redis.test_full_server import fill, pad
 from tests.engines.redis.test_parked_claims import idle_worker
 from tests.servers.redis import RedisServer
 
-MANY = 100_000
-SOME = 10_000
+MANY = 100_000 if os.environ.get("DRUMBEAT_FULL") else 6_000
+SOME = 10_000 if os.environ.get("DRUMBEAT_FULL") else 3_000
 P = "{drumbeat}:"
 
 
