@@ -401,3 +401,20 @@ async def test_edges_kept_results_and_workflows_go_with_history(
         assert await raw.fetch("SELECT parent::text, child::text FROM drumbeat.edge") == [(second, late)]
         assert await raw.fetch("SELECT parent::text FROM drumbeat.parent_result") == [(second,)]
         assert await raw.fetch("SELECT id FROM drumbeat.workflow") == [("stays",)]
+
+
+async def test_a_workflow_is_not_cancelled_between_the_look_at_it_and_the_release_of_its_jobs(
+    postgres: PostgresStore, raw: Any
+) -> None:
+    """Else a job became due after the caller was told that none of them does any more."""
+    workflow = NewWorkflow(id="w", name="w")
+    root, child = new_job(workflow="w"), new_job(workflow="w")
+    await add_graph(postgres, [root, child], edges(child, root), workflow=workflow)
+    async with asyncio.TaskGroup() as group:
+        async with raw.transaction():
+            await raw.execute("INSERT INTO drumbeat.release (parent, life, event) VALUES ($1, 0, 'succeeded')", root.id)
+            await raw.execute("SELECT drumbeat.advance($1)", MAX_ADVANCED)
+            cancelling = group.create_task(postgres.workflows.mark_cancelled("w"))
+            await waiting(raw, 1)
+    assert cancelling.result()
+    assert (await get_job(postgres, child.id)).blocked_on is None

@@ -163,12 +163,14 @@ BEGIN
              SELECT met.child, NULL, '{"type":"WorkflowCancelled","message":"its workflow was cancelled","traceback":""}'
                FROM met
               WHERE met.child NOT IN (SELECT failed.child FROM failed)
+                -- Locked: once a workflow is cancelled, and its caller told so, no child of it becomes due any more.
                 AND (SELECT workflow.cancelled_at
                        FROM drumbeat.workflow
                       WHERE workflow.id = (SELECT job.workflow
                                              FROM drumbeat.job
                                             WHERE job.id = met.child
-                                              AND job.open_parents <= met.number)) IS NOT NULL)
+                                              AND job.open_parents <= met.number)
+                        FOR SHARE) IS NOT NULL)
         SELECT array_agg(doomed.child), array_agg(doomed.parent), array_agg(doomed.reason)
           INTO cancelled, causes, reasons
           FROM doomed;
@@ -310,7 +312,7 @@ BEGIN
           WHERE judged.other IS NULL
             AND gone.state = 'cancelled'
             AND (judged.open > 0
-                 OR (SELECT workflow.cancelled_at FROM drumbeat.workflow WHERE workflow.id = gone.workflow) IS NULL)
+                 OR (SELECT workflow.cancelled_at FROM drumbeat.workflow WHERE workflow.id = gone.workflow FOR SHARE) IS NULL)
             AND (gone."unique" = ''
                  OR (SELECT 1 FROM drumbeat.job AS holder
                       WHERE holder.task = gone.task
