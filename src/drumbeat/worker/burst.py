@@ -54,6 +54,10 @@ class BurstWatch:
             await wakeup.wait(jitter(delay))
 
     async def _is_idle(self) -> bool:
+        # Twice: a job may have ended before the first look, and its children may have become due after it.
+        return await self._looks_idle() and not self._reporter.held and await self._looks_idle()
+
+    async def _looks_idle(self) -> bool:
         while await self._store.dependencies.advance():  # what waits for jobs that have ended becomes due
             pass
         # Schedules first: a fire between the two questions is seen as a job.
