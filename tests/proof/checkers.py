@@ -24,7 +24,7 @@ THEMES = (lease_checkers, lock_checkers, process_checkers, schedule_checkers, ti
 """Imported, so that theirs are in the list."""
 
 LIVE = {"pending", "running"}
-FINAL = {"succeeded", "dead"}
+FINAL = {"succeeded", "dead", "expired"}
 TIMEOUT_SLACK = 5.0
 """Seconds that a machine with other things to do may take to end a run whose time is over."""
 

@@ -27,6 +27,7 @@ def test_an_expired_block_says_what_no_worker_registered(blocked_on: str, hours:
         ("succeeded", CancelAnswer.SUCCEEDED),
         ("cancelled", CancelAnswer.CANCELLED),
         ("dead", CancelAnswer.DEAD),
+        ("expired", CancelAnswer.EXPIRED),
         (None, CancelAnswer.UNKNOWN),
         ("written by hand", CancelAnswer.CANCELLED),
     ],

@@ -26,6 +26,7 @@ CANCEL_MESSAGES = {
     CancelAnswer.REQUESTED: "is running and was asked to stop",
     CancelAnswer.SUCCEEDED: "had succeeded already",
     CancelAnswer.DEAD: "is a dead letter already (`drumbeat dead discard` removes it)",
+    CancelAnswer.EXPIRED: "had expired already",
     CancelAnswer.UNKNOWN: "is not known here",
 }
 MAX_LISTED = 10_000

@@ -95,6 +95,7 @@ class CancelAnswer(StrEnum):
     REQUESTED = "requested"  # it was running; it is told, and may still end otherwise
     SUCCEEDED = "succeeded"  # too late: the final state
     DEAD = "dead"
+    EXPIRED = "expired"
     UNKNOWN = "unknown"  # no such job here
 
 

@@ -41,6 +41,7 @@ _CANCEL_ANSWERS = {
     "running": CancelAnswer.REQUESTED,
     "succeeded": CancelAnswer.SUCCEEDED,
     "dead": CancelAnswer.DEAD,
+    "expired": CancelAnswer.EXPIRED,
 }
 
 
