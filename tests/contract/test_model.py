@@ -118,9 +118,9 @@ class JobsLife(RuleBasedStateMachine):
             recorded = OutcomeKind.CANCELLED
         else:
             job.failures += kind is OutcomeKind.RETRY
-            job.crashes += kind is OutcomeKind.CRASHED
+            job.crashes = 0 if kind is OutcomeKind.SUSPENDED else job.crashes + (kind is OutcomeKind.CRASHED)
             job.waits = kind is OutcomeKind.BLOCKED
-            job.due = job.due and kind not in {OutcomeKind.RETRY, OutcomeKind.SNOOZED}
+            job.due = job.due and kind not in {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.SUSPENDED}
             instance = job.instance
             self.return_(job)
             job.runs.append((job.token, instance, recorded))
