@@ -75,7 +75,7 @@ class ParentResults:
         """These have been claimed. Never waits."""
         bound = [job.id for job in jobs if job.binds]
         if bound:
-            limit = min(MAX_AHEAD, MAX_AHEAD_BYTES // self._usual_bytes)
+            limit = max(1, min(MAX_AHEAD, MAX_AHEAD_BYTES // self._usual_bytes))
             self._ahead |= {id: self._ask(id) for id in bound[:limit]}
             for id in list(self._ahead)[:-limit]:
                 del self._ahead[id]
