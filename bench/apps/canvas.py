@@ -206,3 +206,9 @@ async def fan_out(count: int) -> dict[str, float]:
 
 async def beat(hand: Hand) -> None:
     await hand.store.instances.heartbeat(hand.id, running=0)
+
+
+async def fill_carry(count: int) -> None:
+    async with app:
+        for first in range(0, count, CHUNK):
+            await app.enqueue_many([carry.bind(number, 0) for number in range(first, min(count, first + CHUNK))])

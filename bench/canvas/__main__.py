@@ -259,4 +259,5 @@ def main(
         json_file.write_text(json.dumps(told, indent=2))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -53,6 +53,7 @@ every call, so no script runs on half of the keys.
 
   Workflows
     workflow:<id>        hash     name, labels (JSON), created_at (µs), cancelled_at (µs, if it was cancelled)
+    cancelled_workflows  set      workflows that were cancelled
     workflow_jobs:<id>   zset     job -> 0: its jobs, live or ended, by id
     workflows            zset     workflow -> 0: those that have jobs, by id
     workflows_of:<name>  zset     the same of one name

@@ -58,7 +58,7 @@ local function make_due(waiting)
   local due, n = {}, 0
   for i, body in ipairs(fetch('job:', ids)) do
     local id, more = ids[i], waiting[ids[i]]
-    if body and is_workflow_cancelled(workflow_of(body)) then
+    if body and is_cancelled_by_workflow(body) then
       cancel_waiting(id, WORKFLOW_CANCELLED, nil)
     else
       local _, queue, priority = match(body or '', HEADER_PATTERN)
@@ -163,7 +163,7 @@ end
 local function revive_child(id, parent, pending)
   local job = safe_read('HGET', P .. 'cancelled_by', id) == parent and find_job(id)
   local text, binds = edges_text(id)
-  if not job or job.state ~= 'cancelled' or not text or is_workflow_cancelled(workflow_of(job.body)) then
+  if not job or job.state ~= 'cancelled' or not text or is_cancelled_by_workflow(job.body) then
     return
   end
   if (job.flag == 'l' or job.flag == 'p') and find_key_holder(job.flag, job.task, job.head()[6]) then

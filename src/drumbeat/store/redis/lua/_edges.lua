@@ -90,8 +90,18 @@ local function workflow_of(body)
   return type(name) == 'string' and name ~= '' and name or nil
 end
 
+-- Whether this workflow was cancelled.
 local function is_workflow_cancelled(id)
-  return id and safe_read('HEXISTS', P .. 'workflow:' .. id, 'cancelled_at') == 1
+  return id and safe_read('SISMEMBER', P .. 'cancelled_workflows', id) == 1
+end
+
+-- Whether a body names a cancelled workflow. Bodies are only decoded while there are any.
+local are_any_cancelled = nil
+local function is_cancelled_by_workflow(body)
+  if are_any_cancelled == nil then
+    are_any_cancelled = exists('cancelled_workflows')
+  end
+  return are_any_cancelled and is_workflow_cancelled(workflow_of(body))
 end
 
 -- Names a workflow among those that may be live; the look for live ones removes the others.

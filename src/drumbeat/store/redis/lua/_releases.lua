@@ -27,12 +27,23 @@ local function leave_release(parent, event, life, task)
   end
 end
 
--- Keeps how a parent ended, for children that bind it. record: the array of format_end_record (_transitions.lua).
-local function keep_result(parent, task, record)
+-- What is kept of how a parent ended, for children that bind it. record: the array of format_end_record (_transitions.lua).
+local function format_kept(task, record)
   if sub(record, 2, 2) == 'n' then
     record = '[' .. now_text .. sub(record, 6)
   end
-  safe_write('HSET', P .. 'kept:' .. bucket(parent), parent, task .. '\n' .. match(record, '^[^\n]*'))
+  return task .. '\n' .. match(record, '^[^\n]*')
+end
+
+local function keep_results(parents, texts)
+  for_each_bucket(parents, function(name, first, last)
+    local list = {}
+    for i = first, last do
+      list[#list + 1] = parents[i]
+      list[#list + 1] = texts[i]
+    end
+    bulk('HSET', P .. 'kept:' .. name, list)
+  end)
 end
 
 local function is_bound(kid)
@@ -45,7 +56,7 @@ local function release_children(job, event, record)
     return
   end
   if is_bound(safe_read('HGET', P .. 'kid:' .. job.bucket, job.id)) then
-    keep_result(job.id, job.task, record)
+    keep_results({job.id}, {format_kept(job.task, record)})
   end
   leave_release(job.id, event, job.more.replays, job.task)
 end
@@ -66,16 +77,17 @@ local function release_succeeded(ids, records, task, bodies, mores)
     return
   end
   bulk('SREM', P .. 'parents', parents)
-  local kids, releases = fetch('kid:', parents), {}
+  local kids, releases, kept, texts = fetch('kid:', parents), {}, {}, {}
   for number, id in ipairs(parents) do
     local i = places[number]
     local its_task = bodies and match(bodies[i], TASK_PATTERN) or task
     local life = mores and mores[i] and tonumber(match(mores[i], '^%-?%d+,%d+,%d+,%d+,(%d+)')) or 0
     releases[number] = format_release(id, 'succeeded', life, its_task)
     if is_bound(kids[number]) then
-      keep_result(id, its_task, records[i])
+      kept[#kept + 1], texts[#texts + 1] = id, format_kept(its_task, records[i])
     end
   end
+  keep_results(kept, texts)
   bulk('RPUSH', P .. 'releasing', releases)
 end
 
@@ -123,6 +135,7 @@ local function leave_workflow(id, workflow)
     safe_write('ZREM', P .. 'open_workflows:' .. name, workflow)
   end
   call('DEL', P .. 'workflow:' .. workflow)
+  safe_write('SREM', P .. 'cancelled_workflows', workflow)
   safe_write('ZREM', P .. 'workflows', workflow)
 end
 

@@ -328,9 +328,11 @@ local function write_parents()
     bulk('HSET', P .. 'kid:' .. name, list)
   end)
   bulk('SADD', P .. 'parents', live)
+  local ended, texts = {}, {}
   for parent in pairs(kept) do
-    keep_result(parent, known[parent].task, known[parent].done)
+    ended[#ended + 1], texts[#texts + 1] = parent, format_kept(known[parent].task, known[parent].done)
   end
+  keep_results(ended, texts)
 end
 
 -- Cancels what a failed parent cancels, and what that does to other jobs of this call, now: no other job waits for them.

@@ -5,18 +5,13 @@
 -- include: _parent_results
 
 local found, limit = {}, tonumber(ARGV[1])
-for i = 2, #ARGV do
-  local child, edges, seen = ARGV[i], {}, {}
-  local text = edges_text(child)
-  for _, run in ipairs(text and list_runs(text) or {}) do
-    local size = run.binding == '' and 0 or math.min(run.size, limit - #edges)
-    if run.binding == 'results' then
-      size, seen[run.argument] = seen[run.argument] and 0 or 1, true
-    end
-    if size > 0 then
-      extend(edges, list_edges(child, text, run.first, run.first + size - 1))
-    end
+local children = {unpack(ARGV, 2)}
+local edges, owners = {}, {}
+for i, text in ipairs(fetch('edge:', children)) do
+  found[i] = {}
+  for _, edge in ipairs(text and list_bound(children[i], text, limit) or {}) do
+    edges[#edges + 1], owners[#owners + 1] = edge, found[i]
   end
-  found[i - 1] = describe_results(edges)
 end
+describe_results(edges, owners)
 return found

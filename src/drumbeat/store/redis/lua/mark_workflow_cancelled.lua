@@ -10,4 +10,5 @@ if safe_read('HEXISTS', key, 'name') ~= 1 then
   return 0
 end
 call('HSETNX', key, 'cancelled_at', now_text)
+safe_write('SADD', P .. 'cancelled_workflows', ARGV[1])
 return 1

@@ -15,4 +15,9 @@ for _, run in ipairs(text and list_runs(text) or {}) do
     end
   end
 end
-return describe_results(edges)
+local found, owners = {}, {}
+for i = 1, #edges do
+  owners[i] = found
+end
+describe_results(edges, owners)
+return found
