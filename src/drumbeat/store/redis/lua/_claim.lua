@@ -107,7 +107,8 @@ local function assign_jobs(instance, picked)
         if known[i] then
           -- As parse_live_state, faster.
           local last = match(known[i], '^%-?%d+,(%d+),%d+,%d+,%d+,%d*,?%d*b?\n[^\n]*\n')
-          token = us(math.max(now, (tonumber(last) or 0) + 1))
+          last = tonumber(last) or 0
+          token = last < now and now_text or us(last + 1)
         end
       end
       list[2 * n - 1], list[2 * n] = token, id

@@ -3,9 +3,12 @@
 
 -- A script has at most 200 locals: what only this file needs is in the block below.
 local MAX_ADVANCED = 1000
-local parent_failure, cancel_waiting, load_parents, judge_anew, judge_child, find_edges, children_of, take_steps, follow, advance
+local parent_failure, cancel_waiting, load_parents, judge_anew, judge_child, find_facts, children_of, take_steps, follow, advance
 do
 
+local byte, ONE = string.byte, string.byte('1')
+-- As HEADER_PATTERN, one capture for both.
+local QUEUE_PATTERN = '^.%[%-?%d+,%-?%d+,"[^"]*","([^"]*",%d)'
 local WORKFLOW_CANCELLED = '{"type":"WorkflowCancelled","message":"its workflow was cancelled"}'
 local EVENTS = {died = 'died', cancelled = 'was cancelled', discarded = 'was discarded'}
 
@@ -15,9 +18,26 @@ parent_failure = function(parent, task, event)
   return '{"type":"ParentFailed","message":"its parent ' .. id .. ' (task ' .. task .. ') ' .. (EVENTS[event] or event) .. '"}'
 end
 
-local function parse_release(text)
-  local event, life, task, after = match(text, '^(%l+),(%d+),([^\n]*)\n(.*)$', 17)
-  return event and {parent = sub(text, 1, 16), event = event, life = tonumber(life), task = task, after = after}
+-- Returns the parent of a release and what it says, nil if that cannot be read: one table for all releases that say the same.
+local sayings = {}
+local function read_release(text)
+  local rest = sub(text, 17)
+  local said = sayings[rest]
+  if said == nil then
+    local event, life, task, after = match(rest, '^(%l+),(%d+),([^\n]*)\n(.*)$')
+    said = event and {event = event, life = tonumber(life), task = task, after = after, effects = {}}
+    sayings[rest] = said or false
+  end
+  return sub(text, 1, 16), said or nil
+end
+
+local function effect_of(said, facts)
+  local effect = said.effects[facts]
+  if not effect then
+    effect = facts.is_met and 'nothing' or edge_effect(facts.if_fails, facts.life, said.event, said.life)
+    said.effects[facts] = effect
+  end
+  return effect
 end
 
 -- Removes the index entries of jobs that waited for parents; queues: how many there were of each.
@@ -41,6 +61,9 @@ cancel_waiting = function(id, failure, parent)
     return
   end
   job.more = parse_live_state(call('HGET', P .. 'live_state', id), job.body)
+  if job.more.blocked_on ~= 'parents' then
+    return
+  end
   end_wait('parents', job.queue, job.priority, id)
   job.token = job.more.token
   finish_without_result(job, {started = '', finished = '', error = failure}, 'cancelled', nil)
@@ -49,40 +72,60 @@ cancel_waiting = function(id, failure, parent)
   end
 end
 
--- Makes jobs due that have no open parents left: id -> live state.
-local function make_due(waiting)
-  local ids, mores, queues, lines = {}, {}, {}, {}
-  for id in pairs(waiting) do
-    ids[#ids + 1] = id
-  end
-  local due, n = {}, 0
+-- Makes jobs due that have no open parents left. states: their live states, but for run_at.
+local function make_due(ids, run_ats, states)
+  local due, changed, lines, counts, n = {}, {}, {}, {}, 0
   for i, body in ipairs(fetch('job:', ids)) do
-    local id, more = ids[i], waiting[ids[i]]
     if body and is_cancelled_by_workflow(body) then
-      cancel_waiting(id, WORKFLOW_CANCELLED, nil)
+      cancel_waiting(ids[i], WORKFLOW_CANCELLED, nil)
     else
-      local _, queue, priority = match(body or '', HEADER_PATTERN)
-      queue, priority = queue or 'default', priority or '5'  -- unreadable: whoever claims it will say so
-      more.run_at, more.blocked_on, more.blocked_since = math.max(more.run_at, now), '', nil
+      local id, run_at = ids[i], run_ats[i]
+      local name = match(body or '', QUEUE_PATTERN) or 'default",5'  -- unreadable: whoever claims it will say so
+      local line = lines[name]
+      if not line then
+        line = {n = 0}
+        lines[name] = line
+      end
+      local moment = tonumber(run_at)
+      if moment <= now then
+        moment, run_at = now, now_text
+      end
+      wake_at(moment)
       n = n + 1
-      due[n], mores[2 * n - 1], mores[2 * n] = id, id, format_live_state(more)
-      queues[queue] = (queues[queue] or 0) + 1
-      local key = due_key(queue, priority)
-      local line = lines[key] or {}
-      lines[key] = line
-      line[#line + 1] = us(more.run_at)
-      line[#line + 1] = id
-      wake_at(more.run_at)
+      due[n], changed[2 * n - 1], changed[2 * n] = id, id, run_at .. states[i]
+      line[line.n + 1], line[line.n + 2] = run_at, id
+      line.n = line.n + 2
     end
   end
-  end_parent_waits(due, queues)
-  bulk('HSET', P .. 'live_state', mores)
-  for key, line in pairs(lines) do
-    bulk('ZADD', key, line)
+  if n == 0 then
+    return
   end
-  for queue in pairs(queues) do
+  for name, line in pairs(lines) do
+    local queue, priority = match(name, '^(.*)",(.)$')
+    bulk('ZADD', due_key(queue, priority), line)
     call('SADD', P .. 'queues', queue)
+    counts[queue] = (counts[queue] or 0) + line.n / 2
   end
+  end_parent_waits(due, counts)
+  bulk('HSET', P .. 'live_state', changed)
+end
+
+-- Takes parents that have ended off the count of their children. met: how many of each.
+local WAITING_PATTERN = '^(%-?%d+)(,%d+,%d+,%d+,%d+,)(%d*),(%d+)(b?\n[^\n]*\n)parents(.*)$'  -- see parse_live_state
+local function count_down(children, met)
+  local due, run_ats, states, changed = {}, {}, {}, {}
+  for i, text in ipairs(bulk_get('HMGET', P .. 'live_state', children)) do
+    local run_at, charges, since, open, rest, tail = match(text or '', WAITING_PATTERN)
+    local left = run_at and open - met[children[i]]
+    if left and left > 0 then
+      append(changed, children[i], run_at .. charges .. since .. ',' .. format('%d', left) .. rest .. 'parents' .. tail)
+    elseif left then
+      local n = #due + 1
+      due[n], run_ats[n], states[n] = children[i], run_at, charges .. ',0' .. rest .. tail
+    end
+  end
+  bulk('HSET', P .. 'live_state', changed)
+  make_due(due, run_ats, states)
 end
 
 -- Returns of each parent that exists its state, life, task, end record, and whether it is a dead letter.
@@ -118,20 +161,20 @@ judge_anew = function(edge, parent, pending)
   return parent and judge_edge(edge.if_fails, edge.life, parent.state, parent.life, parent.is_letter) or 'met'
 end
 
--- The first release of each parent that is left, as a function of parent and child.
+-- What the first release of each parent that is left says, as a function of parent and child.
 local function pending_releases()
   local first = {}
   for _, text in ipairs(own_releases or safe_read('LRANGE', P .. 'releasing', 0, -1) or {}) do
-    local release = parse_release(text)
-    if release then
-      first[release.parent] = first[release.parent] or {}
-      append(first[release.parent], release)
+    local parent, said = read_release(text)
+    if said then
+      first[parent] = first[parent] or {}
+      append(first[parent], said)
     end
   end
   return function(parent, child)
-    for _, release in ipairs(first[parent] or {}) do
-      if release.after == '' or is_smaller_id(release.after, child) then
-        return release
+    for _, said in ipairs(first[parent] or {}) do
+      if said.after == '' or is_smaller_id(said.after, child) then
+        return said
       end
     end
   end
@@ -196,14 +239,14 @@ local function revive_child(id, parent, pending)
   revive_parent(job)
 end
 
--- Returns the edges of pairs of child and parent; false where there is none.
-find_edges = function(steps, children)
-  local edges, wide = {}, {}
+-- Returns the facts of the edges between parents and children, two lists; false where there is none.
+find_facts = function(parents, children)
+  local found, wide = {}, {}
   for i, text in ipairs(fetch('edge:', children)) do
-    local child, parent = children[i], steps[i].release.parent
-    edges[i] = false
-    if text and sub(text, 1, 1) == '1' then
-      edges[i] = sub(text, 2, 17) == parent and parse_edge(sub(text, 18), parent) or false
+    local child, parent = children[i], parents[i]
+    found[i] = false
+    if text and byte(text) == ONE then
+      found[i] = find(text, parent, 2, true) == 2 and read_facts(sub(text, 18)) or false
     elseif text then
       local some = wide[child] or {parents = {}, places = {}}
       wide[child] = some
@@ -211,97 +254,91 @@ find_edges = function(steps, children)
     end
   end
   for child, some in pairs(wide) do
-    for n, facts in ipairs(bulk_get('HMGET', P .. 'edges:' .. child, some.parents)) do
-      edges[some.places[n]] = parse_edge(facts, some.parents[n]) or false
+    for n, text in ipairs(bulk_get('HMGET', P .. 'edges:' .. child, some.parents)) do
+      found[some.places[n]] = text and read_facts(text) or false
     end
   end
-  return edges
+  return found
 end
 
--- Does to each child what the release says; steps: {child, release}.
+-- Does to each child what the release of its parent says. steps: as take_steps gives them.
 follow = function(steps)
-  local children, looked, due, changed, pending = {}, {}, {}, {}, nil
-  for i, step in ipairs(steps) do
-    children[i] = step.child
-  end
-  local edges, mores = find_edges(steps, children), bulk_get('HMGET', P .. 'live_state', children)
-  for i, child in ipairs(children) do
-    local release, edge = steps[i].release, edges[i]
-    local effect = edge and not edge.is_met and edge_effect(edge.if_fails, edge.life, release.event, release.life) or 'nothing'
-    if effect == 'revive' then
+  local children, parents, sayings_of = steps.children, steps.parents, steps.sayings
+  local met, counted, n, pending = {}, {}, 0, nil
+  for i, facts in ipairs(find_facts(parents, children)) do
+    local child, said = children[i], sayings_of[i]
+    local effect = facts and effect_of(said, facts)
+    if effect == 'met' then
+      local count = met[child]
+      if not count then
+        n = n + 1
+        counted[n] = child
+      end
+      met[child] = (count or 0) + 1
+    elseif effect == 'cancel' then
+      cancel_waiting(child, parent_failure(parents[i], said.task, said.event), parents[i])
+    elseif effect == 'revive' then
       pending = pending or pending_releases()
-      revive_child(child, release.parent, pending)
-    elseif effect ~= 'nothing' then
-      local more = looked[child]
-      if more == nil then
-        more = mores[i] and parse_live_state(mores[i]) or false
-        more = more and more.open and more.blocked_on == 'parents' and more
-        looked[child] = more
-      end
-      if more and effect == 'cancel' then
-        looked[child], changed[child] = false, nil
-        release.failure = release.failure or parent_failure(release.parent, release.task, release.event)
-        cancel_waiting(child, release.failure, release.parent)
-      elseif more then
-        more.open = math.max(more.open - 1, 0)
-        changed[child] = more
-        if more.open == 0 then
-          looked[child], changed[child], due[child] = false, nil, more
-        end
-      end
+      revive_child(child, parents[i], pending)
     end
   end
-  local list = {}
-  for child, more in pairs(changed) do
-    append(list, child, format_live_state(more))
+  if n > 0 then
+    count_down(counted, met)
   end
-  bulk('HSET', P .. 'live_state', list)
-  make_due(due)
 end
 
--- Returns the children of a release that were not followed yet, at most `limit`, and whether these are all.
-children_of = function(release, kid, limit)
+-- Returns the children of a parent that were not followed yet, at most `limit`, and whether these are all. kid: of kid:<bucket>.
+children_of = function(parent, after, kid, limit)
   if not kid or #kid >= 16 then
-    return kid and release.after == '' and {sub(kid, 1, 16)} or {}, true
+    return kid and after == '' and {sub(kid, 1, 16)} or {}, true
   end
-  local from = release.after == '' and '-' or '(' .. release.after
-  local found = safe_read('ZRANGEBYLEX', P .. 'kids:' .. release.parent, from, '+', 'LIMIT', 0, limit + 1) or {}
+  local from = after == '' and '-' or '(' .. after
+  local found = safe_read('ZRANGEBYLEX', P .. 'kids:' .. parent, from, '+', 'LIMIT', 0, limit + 1) or {}
   local is_all = #found <= limit
   found[limit + 1] = nil
   return found, is_all
 end
 
--- Takes the first releases of a list of texts: how many are done with, what is left of the next one (or nil), and the steps.
--- One that revives is followed alone: it asks what is left of the others.
+-- Takes the first releases of a list of texts: how many are done with, what is left of the next one (or nil), and the steps: lists
+-- of children, of the parent of each, and of what the release says. One that revives is followed alone: it asks what is left of
+-- the others.
 take_steps = function(texts, limit)
-  local releases, parents, steps, done = {}, {}, {}, 0
+  local parents, said, places, n, done = {}, {}, {}, 0, 0
   for i, text in ipairs(texts) do
-    local release = parse_release(text)
-    local revives = release and release.event == 'replayed'
-    if revives and #releases > 0 then
+    local parent, what = read_release(text)
+    local revives = what and what.event == 'replayed'
+    if revives and n > 0 then
       break
     end
     done = i
-    if release then
-      release.place = i
-      releases[#releases + 1], parents[#parents + 1] = release, release.parent
+    if what then
+      n = n + 1
+      parents[n], said[n], places[n] = parent, what, i
     end
     if revives then
       break
     end
   end
-  local kids = fetch('kid:', parents)
-  for i, release in ipairs(releases) do
-    if #steps >= limit then
-      return release.place - 1, nil, steps
+  local steps, size = {children = {}, parents = {}, sayings = {}}, 0
+  local function add_step(child, i)
+    size = size + 1
+    steps.children[size], steps.parents[size], steps.sayings[size] = child, parents[i], said[i]
+  end
+  for i, kid in ipairs(fetch('kid:', parents)) do
+    if size >= limit then
+      return places[i] - 1, nil, steps
     end
-    local children, is_all = children_of(release, kids[i], limit - #steps)
-    for _, child in ipairs(children) do
-      steps[#steps + 1] = {child = child, release = release}
-    end
-    if not is_all then
-      local rest = format_release(release.parent, release.event, release.life, release.task, children[#children])
-      return release.place - 1, rest, steps
+    if kid and #kid >= 16 and said[i].after == '' then
+      add_step(sub(kid, 1, 16), i)
+    else
+      local children, is_all = children_of(parents[i], said[i].after, kid, limit - size)
+      for _, child in ipairs(children) do
+        add_step(child, i)
+      end
+      if not is_all then
+        local rest = format_release(parents[i], said[i].event, said[i].life, said[i].task, children[#children])
+        return places[i] - 1, rest, steps
+      end
     end
   end
   return done, nil, steps
@@ -325,7 +362,7 @@ advance = function()
       call('LSET', key, 0, rest)
     end
     follow(steps)
-    left = left - math.max(#steps, done)
+    left = left - math.max(#steps.children, done)
   end
   return exists('releasing') and 1 or 0
 end

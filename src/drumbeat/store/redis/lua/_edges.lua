@@ -33,12 +33,24 @@ local function judge_edge(if_fails, edge_life, state, life, is_letter)
   return is_letter and if_fails == 'wait' and 'nothing' or 'cancel'
 end
 
+-- Returns the facts of an edge, or nil if they cannot be read: one table for all edges of which this text is told.
+local facts_read = {}
+local function read_facts(text)
+  local facts = facts_read[text]
+  if facts == nil then
+    local life, if_fails, binding, is_met, argument = match(text, '^(%d+),(%l+),(%l*),(m?),(.*)$')
+    facts = life and {life = tonumber(life), if_fails = if_fails, binding = binding, is_met = is_met == 'm', argument = argument}
+    facts_read[text] = facts or false
+  end
+  return facts or nil
+end
+
 -- Returns an edge, or nil if its facts cannot be read.
-local function parse_edge(facts, parent, place)
-  local life, if_fails, binding, is_met, argument = match(facts or '', '^(%d+),(%l+),(%l*),(m?),(.*)$')
-  return life and {
-    parent = parent, place = place, life = tonumber(life), if_fails = if_fails, binding = binding, is_met = is_met == 'm',
-    argument = argument,
+local function parse_edge(text, parent, place)
+  local facts = read_facts(text or '')
+  return facts and {
+    parent = parent, place = place, life = facts.life, if_fails = facts.if_fails, binding = facts.binding, is_met = facts.is_met,
+    argument = facts.argument,
   }
 end
 

@@ -2,10 +2,10 @@
 -- include: _dependencies
 
 -- Returns what people see of an edge: id, task and state of the other job ('' if it is pruned), if_fails, binding, argument, 1 if the
--- child still waits for it, else 0. is_waiting: the child waits for parents. parents: as load_parents gives them.
-local function describe_link(id, edge, is_waiting, parents)
+-- child still waits for it, else 0. edge: or its facts; is_waiting: the child waits for parents. parents: as load_parents gives them.
+local function describe_link(id, parent, edge, is_waiting, parents)
   local job = find_job(id)
-  local is_open = is_waiting and judge_anew(edge, parents[edge.parent]) == 'nothing'
+  local is_open = is_waiting and judge_anew(edge, parents[parent]) == 'nothing'
   return {id, job and job.task or '', job and job.state or '', edge.if_fails, edge.binding, edge.argument, is_open and 1 or 0}
 end
 

@@ -81,8 +81,8 @@ local function release_succeeded(ids, records, task, bodies, mores)
   for number, id in ipairs(parents) do
     local i = places[number]
     local its_task = bodies and match(bodies[i], TASK_PATTERN) or task
-    local life = mores and mores[i] and tonumber(match(mores[i], '^%-?%d+,%d+,%d+,%d+,(%d+)')) or 0
-    releases[number] = format_release(id, 'succeeded', life, its_task)
+    local life = mores and mores[i] and match(mores[i], '^%-?%d+,%d+,%d+,%d+,(%d+)') or '0'
+    releases[number] = id .. 'succeeded,' .. life .. ',' .. its_task .. '\n'  -- as format_release, faster
     if is_bound(kids[number]) then
       kept[#kept + 1], texts[#texts + 1] = id, format_kept(its_task, records[i])
     end

@@ -8,14 +8,14 @@ local found, limit = {}, tonumber(ARGV[1])
 
 local function links_of(parent)
   local kid = safe_read('HGET', P .. 'kid:' .. bucket(parent), parent)
-  local children = children_of({parent = parent, after = ''}, kid, limit)
-  local steps, links, parents = {}, {}, load_parents({parent})
+  local children = children_of(parent, '', kid, limit)
+  local same, links, parents = {}, {}, load_parents({parent})
   for i in ipairs(children) do
-    steps[i] = {release = {parent = parent}}
+    same[i] = parent
   end
-  for i, edge in ipairs(find_edges(steps, children)) do
-    if edge then
-      append(links, describe_link(children[i], edge, waits_for_parents(children[i]), parents))
+  for i, facts in ipairs(find_facts(same, children)) do
+    if facts then
+      append(links, describe_link(children[i], parent, facts, waits_for_parents(children[i]), parents))
     end
   end
   return links

@@ -19,7 +19,7 @@ local function links_of(child)
       local is_open = is_waiting and judge_anew(edge, parents[edge.parent]) == 'nothing'
       local list = is_open and open or others
       if #list < limit then
-        list[#list + 1] = describe_link(edge.parent, edge, is_waiting, parents)
+        list[#list + 1] = describe_link(edge.parent, edge.parent, edge, is_waiting, parents)
       end
     end
     first, looked = first + AT_ONCE, looked + #edges
