@@ -1,14 +1,19 @@
 """Results of parents as arguments: loaded before the run, spliced into the stored arguments, decoded by the child's own types.
 
-    runner --decode--> ParentResults --load_results--> store       for jobs with ClaimedJob.binds only
-                           |
-                       BoundJob: the arguments as JSON, or the reason why the job cannot run: it is a dead letter at once
+    store loop --load_ahead-------->
+                                     ParentResults --load_results--> store       for jobs with ClaimedJob.binds only
+    runner --take_bound, decode---->       |
+                                     the arguments as JSON, or the reason why the job cannot run: it is a dead letter at once
+
+What is claimed together is loaded together, before it is given to slots: a slot that waits for the store is a slot that runs
+nothing, and jobs that come in dribs and drabs end so, which makes small reports of them. Nearly always a slot finds the
+arguments ready (`take_bound`); `decode` is for all else: results that are read in pages or cannot be used, a load that failed.
 
 `Results[R]` is not loaded: the handler reads it in pages through its `StepPort`, in a child process by messages to its worker.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +24,7 @@ from drumbeat.codec.parent_values import attach_pages, is_outcome, is_results, i
 from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.core.dependencies import Binding, ParentResult
 from drumbeat.core.job import Failure, JobState
+from drumbeat.errors import StoreError
 from drumbeat.ids import JobId
 from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import DependencyStore
@@ -32,14 +38,15 @@ MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Of all results that one job gets as arguments, and of one page of `Results`."""
 MAX_LIST_BYTES = 1024 * 1024
 MAX_PAGE = 1_000
-MAX_AHEAD, MAX_AHEAD_BYTES = 500, 8 * 1024 * 1024
-"""Jobs whose results are loaded while they wait for a slot, and how much that may be, by the size of those before."""
+MAX_AHEAD_BYTES = 8 * 1024 * 1024
+"""Of results that are loaded before their jobs have a slot, by the size of those before."""
+MIN_USUAL_BYTES = 1_000
 FIRST_PAGE = 100
 """Results of the first page, by whose size the next is chosen."""
 _encode = msgspec.json.Encoder().encode
+_decode_args = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-Loading = asyncio.Future[list[ParentResult]]
 DecodedJob = tuple[str | None, Arguments | HandlerResult | Outcome]
 """The arguments of a job with what it gets of its parents: as JSON, for a child process, and decoded; or why it cannot run."""
 
@@ -54,8 +61,7 @@ class BoundJob(NamedTuple):
 
 
 class ParentResults:
-    """Loads for all slots: what is asked for while a call to the store is under way goes together in the next. What is claimed
-    together is loaded together, before it has a slot: else ten slots would wait for the store with each ten jobs."""
+    """Loads for all slots: what is asked for while a call to the store is under way goes together in the next."""
 
     name = "parent results"
 
@@ -64,21 +70,37 @@ class ParentResults:
         self._store = store
         self._port = port
         self._backoff = OutageBackoff(core.clock, core.outage_reporter)
-        self._waiting: dict[JobId, list[Loading]] = {}
-        self._ahead: dict[JobId, Loading] = {}
+        self._waiting: dict[JobId, list[asyncio.Future[list[ParentResult]]]] = {}
+        self._ahead: dict[JobId, list[ParentResult]] = {}
         """Of claimed jobs that no slot has asked for yet, oldest first; those that never start are dropped in time."""
         self._usual_bytes = 64 * 1024
         self._wakeup = asyncio.Event()
         self._is_closed = False
 
-    def prefetch(self, jobs: Iterable[ClaimedJob]) -> None:
-        """These have been claimed. Never waits."""
+    async def load_ahead(self, jobs: Iterable[ClaimedJob]) -> None:
+        """These have been claimed, and go to slots next. What cannot be loaded now is loaded for the slot."""
+        limit = max(1, MAX_AHEAD_BYTES // self._usual_bytes)
         bound = [job.id for job in jobs if job.binds]
-        if bound:
-            limit = max(1, min(MAX_AHEAD, MAX_AHEAD_BYTES // self._usual_bytes))
-            self._ahead |= {id: self._ask(id) for id in bound[:limit]}
-            for id in list(self._ahead)[:-limit]:
-                del self._ahead[id]
+        try:
+            found = await self._store.load_results(bound[:limit])
+        except StoreError:
+            return
+        self._record_size(found)
+        self._ahead |= found
+        for id in list(self._ahead)[:-limit]:
+            del self._ahead[id]
+
+    def take_bound(self, job: ClaimedJob) -> str | None:
+        """The arguments of a job with what it gets of its parents, as JSON, if that is at hand; None: ask `decode`."""
+        results = self._ahead.get(job.id)
+        if results is None or any(result.binding is Binding.RESULTS for result in results):
+            return None
+        try:
+            args = bind_singles(job, results).args
+        except ParentResultUnusable:
+            return None
+        del self._ahead[job.id]
+        return args
 
     async def decode(self, job: ClaimedJob, spec: TaskSpec) -> DecodedJob:
         """Load and decode."""
@@ -94,26 +116,23 @@ class ParentResults:
         return bound.args, decoded
 
     async def _bind(self, job: ClaimedJob, spec: TaskSpec, results: Sequence[ParentResult]) -> BoundJob:
-        args = msgspec.json.decode(job.args, type=dict[str, msgspec.Raw])
-        given: dict[str, ParentResult] = {}
-        total = 0
+        single = [result for result in results if result.binding is not Binding.RESULTS]
+        bound = bind_singles(job, single)
+        if len(single) == len(results):
+            return bound
+        args = _decode_args(bound.args)
         for result in results:
             for name in result.argument.split():
-                if name in given:
+                if name in bound.given:
                     continue
-                given[name] = result
-                if result.binding is not Binding.RESULTS:
-                    raw = value_of(job.task, name, result, as_outcome=result.binding is Binding.OUTCOME)
-                elif is_results(hint := spec.hints.get(name, Any)):
+                bound.given[name] = result
+                if is_results(hint := spec.hints.get(name, Any)):
                     raw = _encode({"argument": name, "count": msgspec.json.decode(args[name])})
                 else:
                     raw = await self._load_list(job, name, is_outcome(item_type(hint)))
-                total += len(raw)
-                if total > MAX_TOTAL_BYTES:
-                    problem = f"the results that it gets are more than {MAX_TOTAL_BYTES >> 20} MiB together"
-                    raise _lost(job.task, name, f"{problem}: keep large values elsewhere, and return where they are")
                 args[name] = msgspec.Raw(raw)
-        return BoundJob(_encode(args).decode(), given)
+        _check_size(job, bound.given, args)
+        return bound._replace(args=_encode(args).decode())
 
     async def _load_list(self, job: ClaimedJob, name: str, as_outcome: bool) -> bytes:
         values: list[msgspec.Raw] = []
@@ -133,13 +152,12 @@ class ParentResults:
         return await self._backoff.retry(lambda: self._store.page_results(job, argument, after, FIRST_PAGE))
 
     async def _load(self, job: JobId) -> list[ParentResult]:
-        return await (self._ahead.pop(job) if job in self._ahead else self._ask(job))
-
-    def _ask(self, job: JobId) -> Loading:
-        loaded: Loading = asyncio.get_running_loop().create_future()
+        if job in self._ahead:
+            return self._ahead.pop(job)
+        loaded: asyncio.Future[list[ParentResult]] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job, []).append(loaded)
         self._wakeup.set()
-        return loaded
+        return await loaded
 
     def close(self) -> None:
         """Return from `run`: no slot asks any more."""
@@ -157,8 +175,37 @@ class ParentResults:
                     for loaded in loading:
                         if not loaded.done():
                             loaded.set_result(found.get(id, []))
-                largest = max((sum(map(_size, results)) for results in found.values()), default=0)
-                self._usual_bytes = max(1_000, largest, self._usual_bytes // 2)
+                self._record_size(found)
+
+    def _record_size(self, found: Mapping[JobId, list[ParentResult]]) -> None:
+        largest = max((sum(map(_size, results)) for results in found.values()), default=0)
+        self._usual_bytes = max(MIN_USUAL_BYTES, largest, self._usual_bytes // 2)
+
+
+def bind_singles(job: ClaimedJob, results: Iterable[ParentResult]) -> BoundJob:
+    """`results`: none of them is read in pages.
+
+    Raises:
+        ParentResultUnusable: nothing is kept of a parent, it has failed, or they are too large together.
+    """
+    args = _decode_args(job.args)
+    given: dict[str, ParentResult] = {}
+    for result in results:
+        for name in result.argument.split():
+            if name not in given:
+                given[name] = result
+                args[name] = msgspec.Raw(value_of(job.task, name, result, as_outcome=result.binding is Binding.OUTCOME))
+    _check_size(job, given, args)
+    return BoundJob(_encode(args).decode(), given)
+
+
+def _check_size(job: ClaimedJob, given: Iterable[str], args: Mapping[str, msgspec.Raw]) -> None:
+    total = 0
+    for name in given:
+        total += len(memoryview(args[name]))
+        if total > MAX_TOTAL_BYTES:
+            problem = f"the results that it gets are more than {MAX_TOTAL_BYTES >> 20} MiB together"
+            raise _lost(job.task, name, f"{problem}: keep large values elsewhere, and return where they are")
 
 
 def _size(result: ParentResult) -> int:
@@ -204,7 +251,7 @@ def unusable_result(failure: Failure) -> HandlerResult:
 
 def find_mismatch(spec: TaskSpec, bound: BoundJob) -> HandlerResult | None:
     """The arguments cannot be decoded: which result of a parent is to blame; None: none of them."""
-    args = msgspec.json.decode(bound.args, type=dict[str, msgspec.Raw])
+    args = _decode_args(bound.args)
     for name, result in bound.given.items():
         hint = spec.hints.get(name, Any)
         if is_results(hint):

@@ -65,7 +65,7 @@ class WorkerParts:
             self.reporter,
             wakeup,
             on_releasing,
-            self.parent_results.prefetch,
+            self.parent_results.load_ahead,
         )
         self.stats_writer = StatsWriter(
             recorder,

@@ -90,12 +90,16 @@ class JobRunner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: ClaimedJob) -> None:
         """`run` for one job; short, because at full speed this is most of what a worker does."""
         spec = self._task_specs.get(job.task)
-        is_plain = spec is not None and spec.is_plain and not (job.crashes or job.binds) and job.expires_at is None
+        is_plain = spec is not None and spec.is_plain and not job.crashes and job.expires_at is None
         if spec is None or not is_plain or self._emits_started or self._is_traced():
             await self.run(slot, me, [job])
             return
+        text = self._parents.take_bound(job) if job.binds else job.args
+        if text is None:
+            await self.run(slot, me, [job])
+            return
         try:
-            args, kwargs = spec.decode(job.args)
+            args, kwargs = spec.decode(text)
         except Undecodable:
             await self.run(slot, me, [job])
             return

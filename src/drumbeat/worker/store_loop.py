@@ -18,7 +18,7 @@ outcomes would pile up here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -58,10 +58,10 @@ class StoreLoop:
         reporter: OutcomeReporter,
         wakeup: Wakeup,
         on_releasing: Callable[[], None],
-        on_claimed: Callable[[Sequence[ClaimedJob]], None],
+        load_ahead: Callable[[Sequence[ClaimedJob]], Awaitable[None]],
     ) -> None:
-        """`on_releasing`: called when parents have ended and not all of their children were followed; `on_claimed`: before
-        claimed jobs are given to slots."""
+        """`on_releasing`: called when parents have ended and not all of their children were followed; `load_ahead`: before
+        claimed jobs that bind results of parents are given to slots."""
         self._clock = core.clock
         self._identity = core.identity
         self._store_clock = core.store_clock
@@ -71,7 +71,7 @@ class StoreLoop:
         self._reporter = reporter
         self._wakeup = wakeup
         self._on_releasing = on_releasing
-        self._on_claimed = on_claimed
+        self._load_ahead = load_ahead
         self._claim_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._outcome_backoff = OutageBackoff(core.clock, core.outage_reporter)
         self._upkeep_backoff = OutageBackoff(core.clock, FullStoreReporter(core.outage_reporter))
@@ -207,6 +207,8 @@ class StoreLoop:
         if answer.is_releasing:
             self._on_releasing()
         if claim:
+            if any(job.binds for job in answer.jobs):
+                await self._load_ahead(answer.jobs)
             if self._has_claims_of(instance):
                 self._buffer_jobs(answer)  # first: slots run before the lanes check again
             self._fetcher.on_answer(claim, answer, asked_at)
@@ -233,7 +235,6 @@ class StoreLoop:
             self._reporter.release(jobs)
         elif jobs:
             self._reporter.hold(jobs)
-            self._on_claimed(jobs)
             self._buffer.put(jobs)
 
     async def _isolate_refused(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:

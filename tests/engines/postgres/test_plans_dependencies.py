@@ -35,6 +35,10 @@ WIDE_EDGES = """
 INSERT INTO drumbeat.edge (parent, child, place, life, if_fails, binding, argument)
 SELECT md5('p' || number)::uuid, md5('wide')::uuid, number, 0, 'cancel', 'results', 'x'
   FROM generate_series(1, $1::integer) AS number"""
+KEPT = """
+INSERT INTO drumbeat.parent_result (parent, task, state, result)
+SELECT md5('p' || number)::uuid, 'noop', 'succeeded', '1'
+  FROM generate_series(1, $1::integer) AS number"""
 END = """
 WITH gone AS (DELETE FROM drumbeat.job WHERE id = ANY (ARRAY(SELECT md5('p' || number)::uuid
                                                                FROM generate_series(1, $1::integer) AS number)) RETURNING *),
@@ -56,13 +60,14 @@ def full_url(request: pytest.FixtureRequest) -> str:
 
 async def _fill(url: str, statistics: str) -> None:
     raw = await asyncpg.connect(url)
-    for table in ("job", "edge", "release"):
+    for table in ("job", "edge", "release", "parent_result"):
         await raw.execute(f"ALTER TABLE drumbeat.{table} SET (autovacuum_enabled = off)")
     if statistics == "analysed when empty":
         await raw.execute("ANALYZE")
     await raw.execute(FILL, MANY, timeout=300)
     await raw.execute(EDGES, MANY, timeout=300)
     await raw.execute(WIDE_EDGES, MANY // 8, timeout=300)
+    await raw.execute(KEPT, MANY, timeout=300)
     await raw.execute(END, MANY // 4, "succeeded", timeout=300)
     if statistics == "settled":
         await raw.execute("VACUUM ANALYZE", timeout=300)
@@ -92,7 +97,7 @@ async def some(full_url: str) -> dict[str, list[str]]:
 
 def whole_scans(plan: dict[str, Any]) -> set[str]:
     """Large tables that are read as a whole. (History and releases are not so large here that 500 seeks would be better.)"""
-    large = {"job", "edge"}
+    large = {"job", "edge", "parent"}
     scanned = {
         node["Relation Name"].split("_")[0]
         for node in nodes(plan)
@@ -132,6 +137,12 @@ async def test_the_first_result_of_many_is_found_without_the_others(
 ) -> None:
     """Once the edges of a child were compared with each other: 15 s for 30,000 parents."""
     assert pages(await explain(link, SQL.dependencies.load_results, some["wide"], 1_000)) < 30
+
+
+async def test_a_page_of_results_reads_no_others(link: PostgresConnection, some: dict[str, list[str]]) -> None:
+    plan = await explain(link, SQL.dependencies.page_results, some["wide"][0], "x", 0, 1_000)
+    assert whole_scans(plan) == set()
+    assert pages(plan) < 20 * 1_000
 
 
 async def test_an_advance_touches_what_it_follows(link: PostgresConnection) -> None:

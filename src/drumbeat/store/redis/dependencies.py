@@ -38,6 +38,7 @@ from drumbeat.store.redis.steps import step_arguments
 
 _COUNTED_AT_ONCE = 100
 _RESULT_FIELDS = 5
+_BINDINGS = {binding.encode(): binding for binding in Binding}
 
 
 class RedisDependencies:
@@ -173,7 +174,7 @@ def _decode_result(place: int, parent: bytes, binding: bytes, argument: bytes, k
             else:
                 facts["error"] = undecodable_failure(reason)
     return ParentResult(
-        parent=unpack_id(parent), binding=Binding(binding.decode()), argument=argument.decode(), place=place, **facts
+        parent=unpack_id(parent), binding=_BINDINGS[binding], argument=argument.decode(), place=place, **facts
     )
 
 

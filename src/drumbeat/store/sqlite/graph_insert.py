@@ -90,10 +90,13 @@ class SqliteGraphInserter:
 
     def _insert(self, write: WriteContext, graph: NewGraph, new: Sequence[NewJob]) -> None:
         plan = self._plan(write, graph, new)
+        bound = {edge.parent for edge in plan.edges if edge.binding}
         if plan.live_parents:
-            write.db.run(self._sql.flag_parents, {"ids": as_json(plan.live_parents)})
+            write.db.run(self._sql.flag_parents, {"ids": as_json(plan.live_parents), "flag": 1})
+        if live_bound := bound.intersection(plan.live_parents):
+            write.db.run(self._sql.flag_parents, {"ids": as_json(sorted(live_bound)), "flag": 2})
         nodes: dict[JobId, Row] = {
-            id: (plan.open_parents.get(id, -1), int(id in plan.new_parents), int(id in plan.binding))
+            id: (plan.open_parents.get(id, -1), (id in plan.new_parents) + (id in bound), int(id in plan.binding))
             for id in plan.open_parents.keys() | plan.new_parents
         }
         self._inserter.add_nodes(write, new, nodes)

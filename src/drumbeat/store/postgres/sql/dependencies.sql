@@ -141,6 +141,12 @@ VALUES ($1, $2, $3, drumbeat.now_us())
 edge.parent::text, coalesce(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state, kept.result,
        kept.result_error, kept.error
 
+-- name: _kept_of_edge
+-- With its LIMIT it stays a seek for each edge: as a plain join it read all that is kept.
+LEFT JOIN LATERAL (
+       SELECT * FROM drumbeat.parent_result AS result WHERE result.parent = edge.parent LIMIT 1) AS kept
+    ON true
+
 -- name: load_results
 -- The edges that bind, in order, with what is kept of their parents: child, then as in core.dependencies.ParentResult. $2 limit;
 -- of 'results' the first of each argument only: the recursion seeks from one argument to the next, whatever lies between.
@@ -174,8 +180,7 @@ SELECT edge.child::text AS child,
                SELECT * FROM drumbeat.edge
                 WHERE edge.child = paged.child AND edge.binding = 'results' AND edge.argument = paged.argument
                 ORDER BY edge.place LIMIT 1) AS first) AS edge
-  LEFT JOIN drumbeat.parent_result AS kept
-    ON kept.parent = edge.parent
+  -- include: _kept_of_edge
  ORDER BY edge.child, edge.place;
 
 -- name: page_results
@@ -190,8 +195,7 @@ SELECT
            AND $2 = ANY (string_to_array(edge.argument, ' '))
          ORDER BY edge.place
          LIMIT $4) AS edge
-  LEFT JOIN drumbeat.parent_result AS kept
-    ON kept.parent = edge.parent
+  -- include: _kept_of_edge
  ORDER BY edge.place;
 
 -- name: list_parents

@@ -54,10 +54,11 @@ SELECT json_group_array(json_array(release.seq, release.parent, release.event, r
  WHERE release.parent IN (SELECT value FROM json_each(:ids));
 
 -- name: flag_parents
+-- :flag 1, or 2 if a child binds their results.
 UPDATE drumbeat_job
-   SET is_parent = 1
+   SET is_parent = :flag
  WHERE id IN (SELECT value FROM json_each(:ids))
-   AND NOT is_parent;
+   AND is_parent < :flag;
 
 -- name: insert_edges
 -- ?1 life, ?2 if_fails, ?3 binding, ?4 argument. Columns of a row: parent, child, place.
@@ -194,7 +195,7 @@ INSERT INTO drumbeat_job ({{given}}, created_at, due_at, run_at, token, replays,
 SELECT {{given from history}}, history.created_at, history.due_at,
        CASE WHEN revived.column2 > 0 THEN history.run_at ELSE max(history.run_at, ?1) END, history.token, history.replays + 1,
        history.schedule, history.expires_at, revived.column2, CASE WHEN revived.column2 > 0 THEN 'parents' END,
-       EXISTS (SELECT 1 FROM drumbeat_edge WHERE parent = history.id),
+       -- include: _is_parent with history.id
        EXISTS (SELECT 1 FROM drumbeat_edge WHERE child = history.id AND binding <> '')
   FROM (VALUES (?, ?)) AS revived
  CROSS JOIN drumbeat_history AS history

@@ -15,3 +15,8 @@
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)
+
+-- name: _is_parent
+-- As drumbeat_job.is_parent; `here` is the id.
+       EXISTS (SELECT 1 FROM drumbeat_edge WHERE parent = {{here}})
+       + EXISTS (SELECT 1 FROM drumbeat_edge INDEXED BY drumbeat_edge_bound WHERE parent = {{here}} AND binding <> ''),

@@ -92,7 +92,7 @@ SELECT {{given from dead,
          priority = CASE WHEN typeof(dead.priority) = 'integer' AND dead.priority BETWEEN 0 AND 9 THEN dead.priority ELSE 5 END}},
        dead.created_at, dead.due_at, :now, dead.token, dead.replays + 1, dead.schedule, dead.expires_at,
        CASE WHEN EXISTS (SELECT 1 FROM drumbeat_edge WHERE child = dead.id) THEN 0 END,
-       EXISTS (SELECT 1 FROM drumbeat_edge WHERE parent = dead.id),
+       -- include: _is_parent with dead.id
        EXISTS (SELECT 1 FROM drumbeat_edge WHERE child = dead.id AND binding <> '')
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS dead

@@ -37,21 +37,34 @@ SELECT history.task, history.state, history.replays, false FROM drumbeat.history
  LIMIT 1
 $$;
 
--- Keep how these jobs ended, for children that bind it.
+-- Keep how these jobs ended, for children that bind it. Nearly always they ended lately: all days of history are searched only if
+-- one was not found.
 CREATE FUNCTION drumbeat.keep_results(parents uuid[]) RETURNS void
-    LANGUAGE sql VOLATILE
+    LANGUAGE plpgsql VOLATILE
     AS $$
-INSERT INTO drumbeat.parent_result (parent, task, state, result, result_error, error)
-SELECT ended.id, ended.task, ended.state, ended.result, ended.result_error, ended.error
-  FROM (SELECT id, task, state, result, result_error, error FROM drumbeat.history WHERE history.id = ANY (parents)
-         UNION ALL
-        SELECT id, task, state, result, result_error, error FROM drumbeat.dead WHERE dead.id = ANY (parents)) AS ended
- ORDER BY ended.id
-    ON CONFLICT (parent) DO UPDATE
-   SET state = excluded.state,
-       result = excluded.result,
-       result_error = excluded.result_error,
-       error = excluded.error
+DECLARE
+    since bigint;
+    found integer;
+BEGIN
+    FOREACH since IN ARRAY ARRAY[drumbeat.now_us() - 86400000000, -9223372036854775808] LOOP
+        INSERT INTO drumbeat.parent_result (parent, task, state, result, result_error, error)
+        SELECT ended.id, ended.task, ended.state, ended.result, ended.result_error, ended.error
+          FROM (SELECT id, task, state, result, result_error, error
+                  FROM drumbeat.history
+                 WHERE history.id = ANY (parents)
+                   AND history.finished_at >= since
+                 UNION ALL
+                SELECT id, task, state, result, result_error, error FROM drumbeat.dead WHERE dead.id = ANY (parents)) AS ended
+         ORDER BY ended.id
+            ON CONFLICT (parent) DO UPDATE
+           SET state = excluded.state,
+               result = excluded.result,
+               result_error = excluded.result_error,
+               error = excluded.error;
+        GET DIAGNOSTICS found = ROW_COUNT;
+        EXIT WHEN found >= cardinality(parents);
+    END LOOP;
+END
 $$;
 
 -- Follow releases, the oldest first, at most max_edges edges: DependencyStore.advance.

@@ -17,6 +17,7 @@ VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
 -- Live jobs only: pending and running.
 -- INSERT statements name all columns in the order of the table, with `seq` last: SQLite then builds the row in place instead of
 -- copying it column by column. A column that a later migration adds comes after `seq`, and its INSERTs copy.
+-- is_parent: 1 if it has children, 2 if one of them binds its result.
 CREATE TABLE drumbeat_job (
     id               TEXT NOT NULL,
     task             TEXT NOT NULL,
