@@ -60,21 +60,29 @@ def plan_advance(rows: Sequence[FollowedRow], limit: int) -> AdvancePlan:
         seq = done.pop()
         partial = (seq, sum(row.seq == seq for row in followed))
     plan = AdvancePlan({}, {}, [], done, partial, len(followed), is_cut=len(followed) < len(rows))
+    known: dict[tuple[IfParentFails | None, int | None, ParentEvent, int], EdgeEffect] = {}  # few, for many edges
     for row in followed:
-        if row.child is None or row.if_fails is None or row.edge_life is None:
+        kind = (row.if_fails, row.edge_life, row.event, row.life)
+        effect = known.get(kind)
+        if effect is None:
+            effect = known[kind] = _effect_of(row)
+        if row.child is None or effect is EdgeEffect.NOTHING:
             continue
-        if row.life < row.edge_life:
-            continue  # it happened before the edge was made, in an earlier life
-        match edge_effect(row.if_fails, row.edge_life, row.event, row.life):
-            case EdgeEffect.MET:
-                plan.met[row.child] = plan.met.get(row.child, 0) + 1
-            case EdgeEffect.CANCEL:
-                plan.cancelled.setdefault(row.child, (row.parent, row.event))
-            case EdgeEffect.REVIVE:
-                plan.revived.append((row.child, row.parent))
-            case EdgeEffect.NOTHING:
-                pass
+        if effect is EdgeEffect.MET:
+            plan.met[row.child] = plan.met.get(row.child, 0) + 1
+        elif effect is EdgeEffect.CANCEL:
+            plan.cancelled.setdefault(row.child, (row.parent, row.event))
+        else:
+            plan.revived.append((row.child, row.parent))
     return plan
+
+
+def _effect_of(row: FollowedRow) -> EdgeEffect:
+    if row.if_fails is None or row.edge_life is None:
+        return EdgeEffect.NOTHING
+    if row.life < row.edge_life:
+        return EdgeEffect.NOTHING  # it happened before the edge was made, in an earlier life
+    return edge_effect(row.if_fails, row.edge_life, row.event, row.life)
 
 
 class RevivalPlan(msgspec.Struct, frozen=True):

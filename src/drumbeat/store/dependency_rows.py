@@ -70,9 +70,17 @@ class BoundRow(msgspec.Struct, frozen=True, array_like=True):
     error: str | None
 
     def to_record(self) -> ParentResult:
-        values = msgspec.structs.asdict(self)
-        del values["child"]
-        return ParentResult(**values | {"error": read_failure(self.error)})
+        return ParentResult(
+            parent=self.parent,
+            task=self.task,
+            binding=self.binding,
+            argument=self.argument,
+            place=self.place,
+            state=self.state,
+            result=self.result,
+            result_error=self.result_error,
+            error=read_failure(self.error),
+        )
 
 
 class LinkRow(msgspec.Struct, frozen=True, array_like=True):
@@ -141,6 +149,8 @@ def group_results(bound: Iterable[BoundRow]) -> dict[JobId, list[ParentResult]]:
     for row in bound:
         found.setdefault(row.child, []).append(row.to_record())
     for child, results in found.items():
+        if len(results) == 1:
+            continue
         results.sort(key=lambda result: result.place)
         singles = [result for result in results if result.binding is not Binding.RESULTS]
         if len(singles) > MAX_BOUND_PARENTS:

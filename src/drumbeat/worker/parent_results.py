@@ -218,9 +218,8 @@ def value_of(task: str, argument: str, result: ParentResult, *, as_outcome: bool
     Raises:
         ParentResultUnusable: nothing is kept of it, or it has failed.
     """
-    parent = f"its parent {result.parent} (task {result.task})"
     if result.state is None:
-        raise _lost(task, argument, f"nothing is kept of {parent}: its history was pruned")
+        raise _lost(task, argument, f"nothing is kept of {_name(result)}: its history was pruned")
     if as_outcome:
         error = result.error
         if result.result_error is not None:
@@ -235,10 +234,14 @@ def value_of(task: str, argument: str, result: ParentResult, *, as_outcome: bool
             outcome["value"] = msgspec.Raw(result.result.encode())
         return _encode(outcome)
     if result.state is not JobState.SUCCEEDED:
-        raise _lost(task, argument, f"{parent} ended as {result.state}, and has no result")
+        raise _lost(task, argument, f"{_name(result)} ended as {result.state}, and has no result")
     if result.result_error is not None:
-        raise _lost(task, argument, f"the result of {parent} was not kept: {result.result_error}")
+        raise _lost(task, argument, f"the result of {_name(result)} was not kept: {result.result_error}")
     return b"null" if result.result is None else result.result.encode()
+
+
+def _name(result: ParentResult) -> str:
+    return f"its parent {result.parent} (task {result.task})"
 
 
 def _lost(task: str, argument: str, problem: str) -> ParentResultUnusable:

@@ -144,6 +144,7 @@ class SqliteAdvancer:
             return
         ids = as_json(list(plan.revived))
         db.run_rows(self._sql.revive, 2, list(plan.revived.items()), (write.now,))
+        db.run(self._sql.keep_revived, {"ids": ids})
         db.run(self._sql.forget_cancelled, {"ids": ids})
         db.run(self._sql.delete_revived, {"ids": ids})
         self.leave_revived(write, ids)

@@ -109,8 +109,6 @@ class SqliteGraphInserter:
             failed = [(child, error) for child, (_, error) in plan.cancelled.items()]
             parents = [(child, parent) for child, (parent, _) in plan.cancelled.items()]
             self._advancer.cancel_at_once(write, failed, parents)
-        if plan.kept:
-            write.db.run(self._sql.keep_results, {"ids": as_json(plan.kept)})
         due = [job for job in new if not plan.open_parents.get(job.id) and job.id not in plan.cancelled]
         if due:
             write.notify(min(write.now + job.delay if job.run_at is None else job.run_at for job in due))

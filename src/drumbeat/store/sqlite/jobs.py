@@ -224,6 +224,7 @@ class SqliteJobs(SqliteOperations):
         if chosen:
             text = as_json(chosen)
             write.db.run(self._sql.insert_last_attempts, {"ids": text})
+            write.db.run(self._parts.sql.dependencies.keep_replayed, {"ids": text})
             write.db.run(self._sql.replay, {"ids": text, "now": write.now})
             write.db.run(self._sql.delete_dead, {"ids": text})
             self._advancer.leave_revived(write, text)
@@ -255,6 +256,7 @@ class SqliteJobs(SqliteOperations):
         write.db.run(self._sql.delete_signals, {"seqs": seqs})
         write.db.run(self._parts.sql.dependencies.delete_cancelled_children, {"seqs": seqs})
         workflows = write.db.value(self._parts.sql.workflows.of_pruned, {"seqs": seqs})
+        write.db.run(self._parts.sql.dependencies.keep_pruned, {"seqs": seqs})
         pruned = write.db.run(self._sql.delete_history, {"seqs": seqs})
         if workflows != "[]":
             write.db.run(self._parts.sql.workflows.delete_empty, {"ids": workflows})

@@ -67,18 +67,39 @@ SELECT ?1, ?2, ?3, ?4, column1, column2, column3
   FROM (VALUES (?, ?, ?))
  WHERE column1 <> -1;
 
--- name: keep_results
--- Of parents that ended before a child bound their result.
+-- name: _keep
 INSERT OR REPLACE INTO drumbeat_parent_result (parent, task, state, result, result_error, error)
 SELECT ended.id, ended.task, ended.state, ended.result, ended.result_error, ended.error
+
+-- name: keep_pruned
+-- Of jobs that are about to be pruned, what a child binds.
+-- include: _keep
+  FROM json_each(:seqs) AS wanted
+ CROSS JOIN drumbeat_history AS ended
+ WHERE ended.seq = wanted.value
+   -- include: _is_bound
+
+-- name: keep_revived
+-- The same of cancelled jobs that are about to live again.
+-- include: _keep
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_history AS ended
  WHERE ended.id = wanted.value
- UNION ALL
-SELECT ended.id, ended.task, ended.state, ended.result, ended.result_error, ended.error
+   -- include: _is_bound
+
+-- name: keep_replayed
+-- The same of dead letters.
+-- include: _keep
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS ended
- WHERE ended.id = wanted.value;
+ WHERE ended.id = wanted.value
+   -- include: _is_bound
+
+-- name: _is_bound
+   AND EXISTS (SELECT 1
+                 FROM drumbeat_edge AS edge INDEXED BY drumbeat_edge_bound
+                WHERE edge.parent = ended.id
+                  AND edge.binding <> '');
 
 -- name: to_follow
 -- The oldest releases with the edges that are to be followed. Columns as in dependency_rows.FollowedRow.
@@ -230,16 +251,29 @@ SELECT job.id, 'replayed', job.replays
 
 -- name: _bound
 SELECT json_group_array(json_array(child, parent, task, binding, argument, place, state, result, result_error, error))
-  FROM (SELECT edge.child, edge.parent, ifnull(kept.task, '') AS task, edge.binding, edge.argument, edge.place, kept.state,
-               kept.result, kept.result_error, kept.error
+  FROM (SELECT edge.child, edge.parent, coalesce(kept.task, ended.task, dead.task, '') AS task, edge.binding, edge.argument, edge.place,
+               coalesce(kept.state, ended.state, dead.state) AS state, coalesce(kept.result, ended.result, dead.result) AS result,
+               coalesce(kept.result_error, ended.result_error, dead.result_error) AS result_error,
+               coalesce(kept.error, ended.error, dead.error) AS error
+
+-- name: _ends
+-- How the parents of edges ended.
+          LEFT JOIN drumbeat_parent_result AS kept
+            ON kept.parent = edge.parent
+          LEFT JOIN drumbeat_history AS ended
+            ON ended.id = edge.parent
+           AND kept.parent IS NULL
+          LEFT JOIN drumbeat_dead AS dead
+            ON dead.id = edge.parent
+           AND kept.parent IS NULL
+           AND ended.id IS NULL
 
 -- name: single_results
 -- What these children get of one parent each. Columns as in dependency_rows.BoundRow.
 -- include: _bound
           FROM json_each(:ids) AS wanted
          CROSS JOIN drumbeat_edge AS edge INDEXED BY drumbeat_edge_single
-          LEFT JOIN drumbeat_parent_result AS kept
-            ON kept.parent = edge.parent
+          -- include: _ends
          WHERE edge.child = wanted.value
            AND edge.binding IN ('result', 'outcome')
          ORDER BY wanted.key, edge.place);
@@ -260,8 +294,7 @@ SELECT json_group_array(json_array(child, parent, task, binding, argument, place
 -- include: _bound
           FROM paged
          CROSS JOIN drumbeat_edge AS edge INDEXED BY drumbeat_edge_paged
-          LEFT JOIN drumbeat_parent_result AS kept
-            ON kept.parent = edge.parent
+          -- include: _ends
          WHERE edge.child = paged.child
            AND edge.argument = paged.argument
            AND edge.binding = 'results'
@@ -272,8 +305,7 @@ SELECT json_group_array(json_array(child, parent, task, binding, argument, place
 -- name: page_of_results
 -- include: _bound
           FROM drumbeat_edge AS edge INDEXED BY drumbeat_edge_paged
-          LEFT JOIN drumbeat_parent_result AS kept
-            ON kept.parent = edge.parent
+          -- include: _ends
          WHERE edge.child = :child
            AND edge.argument = :argument
            AND edge.binding = 'results'

@@ -31,7 +31,8 @@ CREATE TABLE drumbeat_release (
     after_child TEXT NOT NULL DEFAULT ''
 );
 
--- How a parent ended whose result or outcome a child binds. Deleted with the last edge that binds it.
+-- How a parent ended whose result or outcome a child binds, and which is not in history or among the dead letters any more: what
+-- removes it from there copies it here first. Deleted with the last edge that binds it.
 CREATE TABLE drumbeat_parent_result (
     parent       TEXT PRIMARY KEY,
     task         TEXT NOT NULL,

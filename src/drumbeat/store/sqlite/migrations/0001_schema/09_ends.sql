@@ -22,8 +22,8 @@ BEGIN
            blocked_since = NULL
      WHERE blocked_on = 'schedule:' || OLD.schedule
        AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
-    -- The release of a parent, and how it ended where a child binds it: then is_parent is 2. The constant terms come first: they
-    -- spare the seeks.
+    -- The release of a parent. How it ended is read where it is on record, by children that bind it (is_parent > 1); what was kept
+    -- of an earlier life goes.
     INSERT INTO drumbeat_release (parent, event, life)
     SELECT OLD.id,
            CASE (SELECT state FROM drumbeat_history WHERE id = OLD.id)
@@ -32,14 +32,8 @@ BEGIN
             END,
            OLD.replays
      WHERE OLD.is_parent;
-    INSERT OR REPLACE INTO drumbeat_parent_result (parent, task, state, result, result_error, error)
-    SELECT id, task, state, result, result_error, error
-      FROM drumbeat_history
+    DELETE FROM drumbeat_parent_result
      WHERE OLD.is_parent > 1
-       AND id = OLD.id;
-    INSERT OR REPLACE INTO drumbeat_parent_result (parent, task, state, result, result_error, error)
-    SELECT id, task, state, result, result_error, error
-      FROM drumbeat_dead
-     WHERE OLD.is_parent > 1
-       AND id = OLD.id;
+       AND OLD.replays > 0
+       AND parent = OLD.id;
 END;
