@@ -81,26 +81,25 @@ CREATE CONSTRAINT TRIGGER signal_wakes
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION drumbeat.wake_signalled();
 
--- Send a signal to a live job. given: {"job", "id", "name", "payload", "limit"}. Returns 'sent', or why nothing was stored: the
--- state of a job that has ended, 'unknown', or 'too many'.
+-- Send a signal to a live job. given: {"job", "id", "name", "payload", "limit"}. Returns 'sent', also of one that was sent before;
+-- or why nothing was stored: the state of a job that has ended, 'unknown', or 'too many'.
 CREATE FUNCTION drumbeat.send_signal(given text) RETURNS text
     LANGUAGE plpgsql VOLATILE
     AS $$
 DECLARE
-    new      record;
-    is_known boolean;
+    new record;
 BEGIN
     SELECT sent.* INTO new
       FROM json_to_record(given::json) AS sent (job uuid, id text, name text, payload text, "limit" integer);
+    IF EXISTS (SELECT FROM drumbeat.signal WHERE signal.job = new.job AND signal.id = new.id) THEN
+        RETURN 'sent';
+    END IF;
     IF NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = new.job) THEN
         RETURN coalesce((SELECT history.state FROM drumbeat.history WHERE history.id = new.job LIMIT 1),
                         (SELECT dead.state FROM drumbeat.dead WHERE dead.id = new.job),
                         'unknown');
     END IF;
-    SELECT EXISTS (SELECT FROM drumbeat.signal WHERE signal.job = new.job AND signal.id = new.id) INTO is_known;
-    IF NOT is_known
-       AND (SELECT count(*) FROM drumbeat.signal WHERE signal.job = new.job AND signal.read_by IS NULL) >= new."limit"
-    THEN
+    IF (SELECT count(*) FROM drumbeat.signal WHERE signal.job = new.job AND signal.read_by IS NULL) >= new."limit" THEN
         RETURN 'too many';
     END IF;
     INSERT INTO drumbeat.signal (job, sent_at, id, name, payload)
