@@ -41,6 +41,9 @@ SELECT id::text
 -- name: send_signal
 SELECT drumbeat.send_signal($1);
 
+-- name: see_signals
+SELECT drumbeat.see_signals();
+
 -- name: lock_claim
 -- The fence of `take_signal`. A signal that is being sent locks this row as well, and is seen by the next statement.
 SELECT drumbeat.now_us()
