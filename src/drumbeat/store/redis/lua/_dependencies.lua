@@ -227,7 +227,9 @@ follow = function(steps)
   local edges, mores = find_edges(steps, children), bulk_get('HMGET', P .. 'live_state', children)
   for i, child in ipairs(children) do
     local release, edge = steps[i].release, edges[i]
-    local effect = edge and not edge.is_met and edge_effect(edge.if_fails, edge.life, release.event, release.life) or 'nothing'
+    -- An edge that is younger than what happened was judged by it.
+    local effect = edge and not edge.is_met and release.life >= edge.life
+      and edge_effect(edge.if_fails, edge.life, release.event, release.life) or 'nothing'
     if effect == 'revive' then
       pending = pending or pending_releases()
       revive_child(child, release.parent, pending)
