@@ -158,7 +158,7 @@ async def test_two_completions_that_signal_each_others_job_are_both_committed(
     instance = await worker(postgres)
     jobs = [await claimed_one(postgres, instance) for _ in range(2)]
     async with Program.begun(url) as one, Program.begun(url) as two, asyncio.TaskGroup() as group:
-        for program, mine, other in ((one, *jobs), (two, *reversed(jobs))):
+        for program, mine, other in ((one, jobs[0], jobs[1]), (two, jobs[1], jobs[0])):
             await program.complete(postgres, instance, mine)
             await program.send(postgres, other)
         first = group.create_task(one.commit())
