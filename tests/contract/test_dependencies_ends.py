@@ -260,6 +260,18 @@ async def test_the_late_outcomes_of_a_child_count_nothing_for_its_own(store: Sto
     assert (await get_job(store, below)).open_parents == 1
 
 
+async def test_on_dead_is_not_for_children_that_a_parent_cancels(store: Store) -> None:
+    """Nobody need decide about them: that is asked of the parent."""
+    instance = await worker(store)
+    parent = await claimed_one(store, instance)
+    child = await add_child(store, parent.id, on_dead="ask", key="k")
+    late = await end(store, instance, parent, OutcomeKind.DEAD)
+    await settle(store)
+    assert (late, await state_of(store, child)) == ("applied", JobState.CANCELLED)
+    assert await state_of(store, await add_child(store, parent.id, on_dead="ask")) is JobState.CANCELLED
+    assert await claim(store, instance) == []
+
+
 async def test_a_long_chain_is_cancelled_in_steps(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)

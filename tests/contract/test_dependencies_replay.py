@@ -333,6 +333,23 @@ async def test_a_revived_child_of_a_cancelled_workflow_does_not_run(store: Store
     assert found.error is not None and found.error.type in {WORKFLOW_CANCELLED.type, "ParentFailed"}
 
 
+async def test_no_child_of_a_cancelled_workflow_waits_again(store: Store) -> None:
+    """It would wait for nothing: also while another parent, outside of the workflow, has not ended."""
+    instance = await worker(store)
+    workflow = new_workflow()
+    root, child = new_job(workflow=workflow.id), new_job(workflow=workflow.id)
+    [outside] = await add(store, new_job(delay=HOUR))
+    await add_graph(store, [root, child], edges(child, root, outside), workflow=workflow)
+    [job] = await claim(store, instance)
+    await end(store, instance, job, OutcomeKind.DEAD)
+    await settle(store)
+    assert await store.workflows.mark_cancelled(workflow.id)
+    await replay(store, root.id)
+    found = await get_job(store, child.id)
+    assert (found.state, found.replays) == (CANCELLED, 0)
+    assert found.error is not None and found.error.type == "ParentFailed"
+
+
 async def test_a_child_that_a_person_cancels_after_its_parents_failure_stays_cancelled(store: Store) -> None:
     """The answer says that it will never run."""
     instance = await worker(store)

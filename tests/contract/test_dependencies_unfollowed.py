@@ -2,12 +2,12 @@
 
 import pytest
 
-from drumbeat.core.dependencies import MAX_ADVANCED
+from drumbeat.core.dependencies import MAX_ADVANCED, IfParentFails
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import JobId, new_job_id, new_job_ids
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
-from tests.contract.graphs import CANCEL, RUN, add_child, add_graph, edges, settle, state_of
+from tests.contract.graphs import CANCEL, RUN, WAIT, add_child, add_graph, edges, settle, state_of
 from tests.contract.making import claim, claimed_one, end, exchange, ids, new_job, outcome, worker
 
 
@@ -53,6 +53,23 @@ async def test_a_child_of_a_failed_parent_is_cancelled(store: Store, child: str)
     await store.jobs.replay([parent])
     await settle(store)
     assert (await get_job(store, id)).open_parents == 2
+
+
+@pytest.mark.parametrize("child", ["before", "after"])
+@pytest.mark.parametrize("policy", [CANCEL, RUN, WAIT])
+async def test_a_death_before_a_replay_is_not_that_of_a_child_added_behind_it(
+    store: Store, child: str, policy: IfParentFails
+) -> None:
+    """It was never cancelled: it is in its first life."""
+    instance = await worker(store)
+    parent, live = await half_released(store, instance, OutcomeKind.DEAD), await claimed_one(store, instance)
+    await store.jobs.replay([parent])
+    id = new_job_id(1_000_000) if child == "before" else new_job_id()
+    await add_child(store, parent, live.id, if_fails=policy, id=id)
+    await settle(store)
+    found = await get_job(store, id)
+    assert (found.state, found.open_parents, found.replays) == (JobState.PENDING, 2, 0)
+    assert await store.dependencies.find_miscounted(10_000) == []
 
 
 async def test_a_replay_before_the_death_is_followed_counts_the_death_once(store: Store) -> None:

@@ -166,6 +166,47 @@ async def test_a_wait_of_a_claim_that_is_over_gets_nothing(store: Store) -> None
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED])
+async def test_a_call_that_is_repeated_after_the_job_has_ended_was_sent(store: Store, kind: OutcomeKind) -> None:
+    """The answer to the first was lost: it must not look as if nothing had been stored."""
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    assert await store.steps.send_signal(signal(job.id, id="s1")) is SENT
+    assert (await store.steps.take_signal(instance, wait(job))).is_over
+    await end(store, instance, job, kind)
+    assert await store.steps.send_signal(signal(job.id, id="s1")) is SENT
+    assert await store.steps.send_signal(signal(job.id, id="s2")) == kind.value
+
+
+async def test_a_call_that_is_repeated_wakes_nobody(store: Store) -> None:
+    """What the job waits for now is another signal of this name."""
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    await store.steps.send_signal(signal(job.id, id="s1"))
+    assert (await store.steps.take_signal(instance, wait(job, "first"))).is_over
+    await suspend(store, instance, job)
+    assert await store.steps.send_signal(signal(job.id, id="s1")) is SENT
+    assert await claim(store, instance) == []
+
+
+async def test_two_waits_at_once_get_two_signals(store: Store, open_again: OpenAgain) -> None:
+    """As when the answer to a call is late, and the call is repeated on another connection."""
+    second = await open_again()
+    instance = await worker(store)
+    for number in range(30):
+        job = await claimed_one(store, instance)
+        for payload in ("0", "1"):
+            await store.steps.send_signal(signal(job.id, payload=payload, id=f"s{payload}"))
+        async with asyncio.TaskGroup() as group:
+            calls = [
+                group.create_task(each.steps.take_signal(instance, wait(job, f"w{at}")))
+                for at, each in enumerate((store, second))
+            ]
+        payloads = [call.result().payload for call in calls if call.result().is_over]
+        assert sorted(payloads) in (["0"], ["0", "1"]), number
+        await end(store, instance, job, OutcomeKind.SUCCEEDED)
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED])
 async def test_a_job_that_has_ended_takes_no_signal(store: Store, kind: OutcomeKind) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +15,23 @@ from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFoun
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.workflow_acts import cancel_workflow
+from drumbeat.testing.store_wrapper import StoreCall, WrappedStore
 from tests.contract.graphs import CANCEL, RUN, add_graph, edges, new_workflow, settle, states
-from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, ids, new_job, outcome, wanting, worker
+from tests.contract.making import (
+    HOUR,
+    add,
+    claim,
+    claimed_one,
+    end,
+    exchange,
+    ids,
+    new_job,
+    outcome,
+    release,
+    wanting,
+    worker,
+)
 
 
 async def add_workflow(
@@ -263,6 +279,29 @@ async def test_nothing_that_waits_becomes_due_in_a_cancelled_workflow(store: Sto
     last = (await get_job(store, jobs[2])).error
     assert last is not None and last.type == "ParentFailed"
     assert await counts(store, id) == {"succeeded": 1, "cancelled": 2}
+
+
+async def test_a_job_that_is_put_back_while_its_workflow_is_cancelled_is_cancelled_too(store: Store) -> None:
+    """Whenever somebody looks for the running ones it is pending, and the other way round."""
+    instance = await worker(store)
+    id, [job] = await add_workflow(store, nodes=1)
+
+    def between_looks(name: str, real: StoreCall) -> StoreCall:
+        async def call(*args: Any, **options: Any) -> Any:
+            answer = await real(*args, **options)
+            if name == "inspect.find_page":
+                if held := await store.jobs.list_running(instance):
+                    await release(store, instance, *held)
+                else:
+                    await claim(store, instance)
+            return answer
+
+        return call
+
+    await claim(store, instance)
+    await cancel_workflow(cast("Store", WrappedStore(store, between_looks)), id)
+    found = await get_job(store, job)
+    assert found.state is JobState.CANCELLED or found.cancel_requested
 
 
 async def test_a_workflow_is_pruned_with_the_last_of_its_jobs(store: Store) -> None:

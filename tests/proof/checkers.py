@@ -13,6 +13,7 @@ from tests.proof import (
     lock_checkers,
     process_checkers,
     schedule_checkers,
+    step_checkers,
     ticket_checkers,
     workflow_checkers,
 )
@@ -20,7 +21,15 @@ from tests.proof.excuses import CLOCK, NETWORK, has_fault, power_cuts
 from tests.proof.history import History, Started
 from tests.proof.registry import CHECKERS, promise
 
-THEMES = (lease_checkers, lock_checkers, process_checkers, schedule_checkers, ticket_checkers, workflow_checkers)
+THEMES = (
+    lease_checkers,
+    lock_checkers,
+    process_checkers,
+    schedule_checkers,
+    step_checkers,
+    ticket_checkers,
+    workflow_checkers,
+)
 """Imported, so that theirs are in the list."""
 
 LIVE = {"pending", "running"}
@@ -254,7 +263,9 @@ def cancelled_never_run(history: History) -> Iterator[str]:
 
 @promise
 def cancelled_do_not_start(history: History) -> Iterator[str]:
-    """X3: a job does not start on a worker that held it when it heard of the cancellation."""
+    """X3: a job does not start on a worker that held it when it heard of the cancellation. The request ends with the life of
+    the job: what is claimed later, after a replay, is wanted."""
+    replayed = {job.id for job in history.jobs if job.replays}
     requests = {cancel.job: cancel.at for cancel in history.cancels if cancel.answer == "requested"}
     if not requests:
         return
@@ -262,6 +273,8 @@ def cancelled_do_not_start(history: History) -> Iterator[str]:
     for run in history.started:
         claim = claims.get((run.job, run.token))
         if run.job not in requests or claim is None or claim.answered_at is None:
+            continue
+        if run.job in replayed and claim.at > requests[run.job]:
             continue
         for beat in history.beats:
             if (

@@ -53,6 +53,41 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     """Which process of the node, where it has several."""
 
 
+class StepEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did about its steps, sleeps and waits."""
+
+    job: str
+    token: int
+    run: int
+    at: float
+    kind: Literal["called", "stepped", "sleeps", "slept", "waits", "got", "timed out"]
+    """called: the function of a step; stepped, slept, got, timed out: the handler went on with its next line; sleeps, waits: it
+    asked for that."""
+    name: str
+    value: str = ""
+    """What the function returned, or was about to return; the payload that was got."""
+    seconds: float | None = None
+    """Of a sleep, or the time-out of a wait; None: it has none."""
+
+
+class SignalCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that sends a signal. Each has a payload of its own; all have one name."""
+
+    job: str
+    value: str
+    at: float
+    answered_at: float | None = None
+    """When it was told that the signal is stored; None: it was refused, or not answered."""
+
+
+class SignalRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that the store has as read, at the end."""
+
+    job: str
+    value: str
+    wait: str
+
+
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A handler returned or raised. A run without this record was killed, or still runs."""
 
@@ -321,6 +356,9 @@ class History(msgspec.Struct, kw_only=True):
     enqueued: list[Enqueued] = []
     depends: list[Depends] = []
     started: list[Started] = []
+    steps: list[StepEvent] = []
+    signals: list[SignalCall] = []
+    signals_read: list[SignalRead] = []
     ended: list[Ended] = []
     cancels: list[CancelAnswered] = []
     locks: list[LockHeld] = []

@@ -1,7 +1,7 @@
 """Each checker is fed a history that keeps all promises, and the same one with one thing wrong.
 
-Those of tickets, processes, schedules and dependencies are in broken_locks.py, broken_processes.py, broken_schedules.py and
-broken_workflows.py.
+Those of tickets, processes, schedules, steps and dependencies are in broken_locks.py, broken_processes.py, broken_schedules.py,
+broken_steps.py and broken_workflows.py.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.proof import broken_locks, broken_processes, broken_schedules, broken_workflows
-from tests.proof.broken_calls import BROKEN_CALLS
+from tests.proof import broken_locks, broken_processes, broken_schedules, broken_steps, broken_workflows
+from tests.proof.broken_calls import BROKEN_CALLS, beat, claim
 from tests.proof.checkers import check
 from tests.proof.history import (
     AttemptRecord,
@@ -346,6 +346,7 @@ GOOD: dict[Callable[[], History], dict[Break, str]] = {
     broken_locks.keep_locks: broken_locks.BROKEN,
     broken_processes.keep_processes: broken_processes.BROKEN,
     broken_schedules.keep_schedule: broken_schedules.BROKEN,
+    broken_steps.keep_steps: broken_steps.BROKEN,
     broken_workflows.keep_graph: broken_workflows.BROKEN,
 }
 CASES = [(make, break_it) for make, breaks in GOOD.items() for break_it in breaks]
@@ -464,6 +465,22 @@ def test_a_replay_need_not_revive_what_a_person_cancelled(job: str, answer: str,
     broken_workflows.leave_a_child_cancelled_after_a_replay(history)
     history.cancels.append(CancelAnswered(job=job, at=2.0, answer=answer))
     assert (not any(violation.startswith("W2") for violation in check(history))) is is_excused
+
+
+@pytest.mark.parametrize(("claimed_at", "replays", "is_excused"), [(4.05, 1, True), (4.05, 0, False), (3.5, 1, False)])
+def test_a_cancellation_was_requested_of_a_life(claimed_at: float, replays: int, is_excused: bool) -> None:
+    """Seed 301137 of the simulation: the job died, and was replayed."""
+    history = broken_workflows.keep_graph()
+    history.jobs = [replace(job, replays=replays) if job.id == "child" else job for job in history.jobs]
+    history.cancels.append(CancelAnswered(job="child", at=4.0, answer="requested"))
+    _start_again(history, "child", at=5.0)
+    history.claims = [claim("child", 9, at=claimed_at, answered_at=claimed_at + 0.01)]
+    history.beats = [beat(4.1, 4.2)]
+    assert (not any(violation.startswith("X3") for violation in check(history))) is is_excused
+
+
+def _start_again(history: History, job: str, at: float) -> None:
+    history.started.append(Started(run=99, job=job, token=9, node="n1", at=at))
 
 
 @pytest.mark.parametrize(("cut", "is_excused"), [(1.5, True), (0.05, False)])

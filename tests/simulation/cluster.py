@@ -40,6 +40,7 @@ from tests.proof.history import (
     RateGrant,
     ResourceWrite,
     SchedulePolicy,
+    SignalRead,
     Started,
 )
 from tests.simulation.call_recorder import CallRecorder
@@ -48,11 +49,14 @@ from tests.simulation.graphs import NODE_TASKS, GraphClient, tend_letters
 from tests.simulation.loop import Node, SimulatedClock, SimulatedLoop, spawn_on
 from tests.simulation.observed_store import StoreObserver
 from tests.simulation.plan_format import Plan, PlannedJob
+from tests.simulation.sagas import run_parts, send_signals, tend_sagas
 
 PROGRESS_SECONDS = 90.0
 """After the last fault everything must have finished within this virtual time."""
 GRAPH_SECONDS = 60.0
 """And so much later where there are graphs, whose jobs run one after the other, and some of them in several lives."""
+SAGA_SECONDS = 60.0
+"""Likewise for sagas, whose runs follow each other."""
 SHARED_MEMORY = Path("/dev/shm")
 SCHEDULE = "tick"
 LEADER_LEASE = 5.0
@@ -142,9 +146,13 @@ class SimulatedRun:
         has_graphs = any(job.kind == "graph" for job in self.plan.jobs)
         deadline = self.loop.time() + PROGRESS_SECONDS + stepped_back  # what was due is due that much later
         deadline += GRAPH_SECONDS if has_graphs else 0.0
+        has_sagas = any(job.kind == "saga" for job in self.plan.jobs)
+        deadline += SAGA_SECONDS if has_sagas else 0.0
         async with await open_store(self.url, clock=self.clock) as store:
             while self.loop.time() < deadline and await _count_live(store):
                 await tend_letters(store)
+                if has_sagas:
+                    await tend_sagas(self, store)
                 await self.clock.sleep(0.5)
 
     async def _enqueue(self, number: int, job: PlannedJob) -> None:
@@ -205,6 +213,8 @@ class SimulatedRun:
                 call, acknowledged=True, existing=existing, answered_at=self.loop.time()
             )
             self.tell(f"enqueued {call.id} existing={existing}")
+        if job.kind == "saga":
+            await send_signals(self, client, JobId(handles[0].id), number * 10)
         if job.cancel_after is not None:
             await self.clock.sleep(job.cancel_after)
             with suppress(DrumbeatError):
@@ -302,8 +312,16 @@ class SimulatedRun:
                     break
             ids = [job.id for job in jobs]
             attempts = await store.inspect.get_attempts(ids)
+            sagas = [job.id for job in jobs if job.task == "saga"]
+            signals = await store.steps.list_signals(sagas) if sagas else {}
             fires = (await store.schedules.list_fires([SCHEDULE], limit=1_000))[SCHEDULE]
         self.history.jobs = [read_job(job, attempts[JobId(job.id)]) for job in jobs]
+        self.history.signals_read = [
+            SignalRead(job=str(signal.job), value=signal.id, wait=signal.read_by)
+            for some in signals.values()
+            for signal in some
+            if signal.read_by is not None
+        ]
         self.history.fires = [read_fire(fire) for fire in fires]
         if fires and self.plan.every is not None:
             first, last = min(fire.at for fire in fires), max(fire.last for fire in fires)
@@ -483,11 +501,13 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
         result: str | None = None
         try:
             await run.clock.sleep(seconds * 0.25 if job.task == "locked" else seconds)
-            if job.attempt <= failures:
+            if job.attempt <= failures and job.task != "saga":
                 raise RuntimeError("fails on purpose")
             if job.task == "locked":
                 await take_start()
                 await locked(seconds)
+            if job.task == "saga":
+                await run_parts(run, job, this, number, failures)
             if job.task == "snoozer" and job.token and run.history.started[-1].at < number % 5:
                 raise Snooze("1s")
             result = f"{number}-{this}"

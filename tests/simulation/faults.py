@@ -25,6 +25,9 @@ NodeFaultKind = Literal["kill", "stop", "pause", "clock", "power"]
 REPEATABLE = {
     "jobs.add",
     "dependencies.add",
+    "steps.record",
+    "steps.send_signal",
+    "steps.take_signal",
     "locks.acquire",
     "locks.release",
     "schedules.fire",
@@ -32,7 +35,7 @@ REPEATABLE = {
 }
 """What a client repeats after a lost answer: so a repetition at any time must change nothing. But a unique job that was
 refused is added by a repetition when the holder of its key has ended, as it should."""
-GROWING = {"jobs.add", "dependencies.add", "schedules.fire", "rooms.send"}
+GROWING = {"jobs.add", "dependencies.add", "steps.record", "steps.send_signal", "schedules.fire", "rooms.send"}
 """What a full store refuses."""
 
 

@@ -54,7 +54,9 @@ def draw(seed: int, *, rich: bool = True) -> Plan:
     if not rich:
         return plan
     plan = aim(plan, random.Random(f"aim {seed}"))
-    return _add_graphs(plan, random.Random(f"graphs {seed}")) if seed % 4 == 1 else plan
+    if seed % 4 == 1:
+        return _add_graphs(plan, random.Random(f"graphs {seed}"))
+    return _add_sagas(plan, random.Random(f"sagas {seed}")) if seed % 8 == 6 else plan
 
 
 def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
@@ -71,6 +73,54 @@ def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
         for _ in range(dice.randint(2, 4))
     )
     return replace(plan, jobs=plan.jobs + graphs)
+
+
+def _add_sagas(plan: Plan, dice: random.Random) -> Plan:
+    """Likewise."""
+    sagas = tuple(
+        PlannedJob(
+            at=dice.uniform(0.0, plan.faults_until),
+            kind="saga",
+            seconds=dice.choice((0.0, 0.0, 0.5)),
+            failures=dice.choice((0, 0, 1, 2)),
+            cancel_after=dice.uniform(0.0, 4.0) if dice.random() < 0.15 else None,
+        )
+        for _ in range(dice.randint(3, 6))
+    )
+    plan = replace(plan, jobs=plan.jobs + sagas)
+    match dice.choice(("zombies", "suspensions", "answers", "any")):
+        case "zombies":  # a record is on its way while the process that sent it dies, and its job runs elsewhere
+            kills = tuple(
+                NodeFault(at=dice.uniform(0.5, plan.faults_until), kind="kill", node=node, seconds=0.1)
+                for node in range(plan.workers)
+                for _ in range(2)
+            )
+            plan = replace(plan, node_faults=plan.node_faults + kills, dead_after=2.0)
+            return _with_fault(plan, dice, "late request", "steps.record", 8.0)
+        case "suspensions":  # a signal comes between the look for it and the end of the run
+            again = tuple(replace(saga, at=dice.uniform(0.0, plan.faults_until)) for saga in sagas)
+            plan = replace(plan, jobs=plan.jobs + again)
+            return _with_fault(plan, dice, "late request", "jobs.report_and_claim", 2.0)
+        case "answers":
+            return _with_fault(plan, dice, "lost answer", "steps.", 0.1)
+        case _:
+            kinds: tuple[CallFaultKind, ...] = ("late request", "slow", "ghost request", "repeated", "lost request")
+            return _with_fault(plan, dice, dice.choice(kinds), "steps.", dice.choice((0.1, 1.0, 6.0)))
+
+
+def _with_fault(plan: Plan, dice: random.Random, kind: CallFaultKind, call: str, delay: float) -> Plan:
+    """Of most such calls, nearly all the time."""
+    fault = CallFault(
+        start=dice.uniform(0.0, 1.0),
+        end=plan.faults_until,
+        kind=kind,
+        rate=dice.choice((0.3, 0.8)),
+        node=None,
+        call=call,
+        delay=delay,
+        seed=dice.getrandbits(40),
+    )
+    return replace(plan, call_faults=(*plan.call_faults, fault))
 
 
 def _draw_job(dice: random.Random, kinds: list[JobKind], until: float) -> PlannedJob:

@@ -7,7 +7,7 @@ import msgspec
 from tests.simulation.faults import CallFault, NodeFault
 
 JobKind = Literal[
-    "broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed", "timed", "graph"
+    "broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed", "timed", "graph", "saga"
 ]
 
 

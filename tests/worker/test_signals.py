@@ -126,10 +126,11 @@ async def test_a_job_is_found_by_task_and_key(app: Drumbeat) -> None:
     async with app, run_worker(app):
         job = await work.using(key="order-1").enqueue()
         await is_suspended(job)
-        await app.signal(task=work, key="order-1", name="approved", payload=7)
+        await app.signal(task=work, key="order-1", name="approved", payload=7, id="s1")
         assert await job.result(timeout=10) == 7
         with pytest.raises(JobEnded, match=r"has ended \(succeeded\)"):
             await app.signal(task="work", key="order-1", name="approved")
+        assert await app.signal(task=work, key="order-1", name="approved", payload=7, id="s1") == "s1"  # repeated
         with pytest.raises(JobNotFound, match="no job of task 'work' has the key 'order-2'"):
             await app.signal(task=work, key="order-2", name="approved")
         two = [await work.using(key="order-3").enqueue() for _ in range(2)]

@@ -196,6 +196,27 @@ async def test_a_result_that_cannot_be_kept_is_an_error(app: Drumbeat) -> None:
     await ends_as_dead_letter(app, work, "step 'big' of job .* 300,002 bytes of JSON, over the limit of 262,144")
 
 
+async def test_waits_that_end_at_once_count_as_records(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their signals were there before: the run is never suspended."""
+    monkeypatch.setattr("drumbeat.worker.job_steps.MAX_STEPS", 3)
+
+    @app.task(retries=5)
+    async def work() -> None:
+        for number in range(4):
+            await current_job().wait_for("go", name=f"go:{number}")
+
+    async with app:
+        job = await work.enqueue()
+        for _ in range(4):
+            await app.signal(job, "go")
+        async with run_worker(app):
+            with pytest.raises(JobFailed, match="one too many: a job keeps at most 3 records"):
+                await job.result(timeout=10)
+        assert len(await steps_of(app, job)) == 3
+        store = await app._internals.store()
+        assert [each.read_by for each in (await store.steps.list_signals([job.id]))[job.id]].count(None) == 1
+
+
 async def test_too_many_steps_are_an_error(app: Drumbeat) -> None:
     @app.task(retries=5, timeout=60)
     async def work() -> None:

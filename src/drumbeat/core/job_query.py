@@ -37,6 +37,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The id or its prefix."""
     id_end: str | None = None
     """The suffix of the id, in lower case: what narrow lists show of it."""
+    live: bool = False
+    """Only pending and running jobs, in one look: between a search for either and one for the other, a job may have changed."""
     dead_letters: bool = False
     """Only dead letters, without discarded ones."""
     before: JobId | None = None

@@ -109,7 +109,7 @@ def plan_revivals(
         open_parents = sum(effect is EdgeEffect.NOTHING for _, effect in effects)
         if failed is not None:
             plan.held[child.id] = failed
-        elif keys.find_holder(child) is None and (open_parents or not child.is_workflow_cancelled):
+        elif keys.find_holder(child) is None and not child.is_workflow_cancelled:
             keys.take(child)
             plan.revived[child.id] = open_parents
     return plan

@@ -131,7 +131,7 @@ def access_paths(filter: JobFilter) -> list[AccessPath]:
     state, found, linked = filter.state, list[AccessPath](), _linked_by(filter)
     if filter.view is not None and state not in (None, JobState.PENDING):
         return []
-    only_live = filter.view is not None or state in LIVE_STATES
+    only_live = filter.live or filter.view is not None or state in LIVE_STATES
     if not filter.dead_letters and (only_live or state is None):
         scan = f"live_scan_of_{linked}" if linked else "live_scan"
         found.append(AccessPath("live", None if linked else _small_live_set(filter), scan))

@@ -36,10 +36,8 @@ async def cancel_workflow(store: Store, id: str) -> Cancelled:
     if not await store.workflows.mark_cancelled(id):
         raise WorkflowNotFound(id)
     counts: Counter[CancelAnswer] = Counter()
-    # Running jobs last: a pending job that is claimed between the two searches is found as a running one.
-    for state in (JobState.PENDING, JobState.RUNNING):
-        async for ids in _list_pages(store, JobFilter(workflow=id, state=state, limit=MAX_BATCH, preview=0)):
-            counts.update(await store.jobs.cancel(ids))
+    async for ids in _list_pages(store, JobFilter(workflow=id, live=True, limit=MAX_BATCH, preview=0)):
+        counts.update(await store.jobs.cancel(ids))
     return Cancelled(counts[CancelAnswer.CANCELLED], counts[CancelAnswer.REQUESTED])
 
 

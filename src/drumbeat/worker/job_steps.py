@@ -197,20 +197,22 @@ class JobSteps:
         known = self._known.get((StepKind.SLEEP, name))
         until = None if known is None or known.until is None else to_us(known.until)
         if until is None or until > self._now():
-            self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us, is_new=known is None)
+            if known is None:
+                self._charge(name, 0)
+            self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us)
 
     async def wait_for(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any:
         wait = self._begin_wait(signal, name)
         if self._must_load:
             self._learn(await self._port.load(self._job.id))
-        taken = self._known_end(name) or await self._port.take_signal(wait)
+        taken = self._known_end(wait) or await self._port.take_signal(wait)
         return self._end_wait(taken, wait, type, timeout_us)
 
     def wait_for_sync(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any:
         wait = self._begin_wait(signal, name)
         if self._must_load:
             self._learn(self._port.load_sync(self._job.id))
-        taken = self._known_end(name) or self._port.take_signal_sync(wait)
+        taken = self._known_end(wait) or self._port.take_signal_sync(wait)
         return self._end_wait(taken, wait, type, timeout_us)
 
     def _begin_wait(self, signal: str, name: str) -> SignalWait:
@@ -218,8 +220,11 @@ class JobSteps:
         self._check_nothing_runs(name)
         return SignalWait(claim=self._claim, name=name, signal=signal)
 
-    def _known_end(self, name: str) -> TakenSignal | None:
-        known = self._known.get((StepKind.WAIT, name))
+    def _known_end(self, wait: SignalWait) -> TakenSignal | None:
+        """What is on record of it. A new one is counted before it takes a signal, which would be lost to an error."""
+        known = self._known.get((StepKind.WAIT, wait.name))
+        if known is None:
+            self._charge(wait.name, 0)
         return None if known is None or known.finished_at is None else TakenSignal(is_over=True, payload=known.result)
 
     def _end_wait(self, taken: TakenSignal, wait: SignalWait, type: Any, timeout_us: int | None) -> Any:
@@ -230,7 +235,7 @@ class JobSteps:
             if known is not None:  # woken too early
                 until = FOREVER_US if known.until is None else to_us(known.until)
             suspension = Suspension(kind=StepKind.WAIT, name=wait.name, signal=wait.signal, until=until)
-            self._suspend(suspension, timeout_us or 0, is_new=known is None)
+            self._suspend(suspension, timeout_us or 0)
         if taken.payload is None:
             raise SignalTimedOut(self._job.id, wait.signal)
         try:
@@ -244,11 +249,9 @@ class JobSteps:
             problem = f"cannot be made while step {self._in_flight[0]!r} runs: the run would end in the middle of it"
             raise StepError(self._job.id, name, problem)
 
-    def _suspend(self, suspension: Suspension, delay_us: int, *, is_new: bool) -> NoReturn:
+    def _suspend(self, suspension: Suspension, delay_us: int) -> NoReturn:
         """End this run. It sticks: what the handler asks for afterwards raises it again."""
         self._check_nothing_runs(suspension.name)
-        if is_new:
-            self._charge(suspension.name, 0)
         self.suspended = Suspended(suspension, delay_us)
         raise self.suspended
 

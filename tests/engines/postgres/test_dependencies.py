@@ -403,6 +403,32 @@ async def test_edges_kept_results_and_workflows_go_with_history(
         assert await raw.fetch("SELECT id FROM drumbeat.workflow") == [("stays",)]
 
 
+@pytest.mark.parametrize("large_bytes", [0, 2**30], ids=["dropped", "row by row"])
+async def test_the_result_of_a_parent_whose_release_is_held_back_outlives_its_history(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+) -> None:
+    """It was reported days late, and somebody who adds a child to it holds its release while history is pruned."""
+    monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": large_bytes})
+    async with await PostgresStore.open(address_of(url)) as store:
+        instance = await worker(store)
+        parent = await claimed_one(store, instance)
+        child = new_job()
+        await add_graph(store, [child], [bind(child, parent.id)])
+        now = await store.inspect.now()
+        none: list[None] = [None]
+        await raw.execute("SELECT drumbeat.ensure_history_day($1)", (now - 5 * DAY) // DAY * DAY)
+        ended = [[parent.id], ["succeeded"], ["succeeded"], none, [now - 5 * DAY], ["7"], none, none]
+        await raw.fetchval(store._parts.sql.jobs.move_to_history, *ended)
+        async with raw.transaction():
+            await raw.fetch(store._parts.sql.dependencies.lock_releases, [parent.id])
+            for _ in range(3):
+                await store.jobs.prune(now - 2 * DAY, 10)
+        await settle(store)
+        assert ids(await claim(store, instance)) == [child.id]
+        [kept] = (await store.dependencies.load_results([child.id]))[child.id]
+        assert (kept.state, kept.result) == (JobState.SUCCEEDED, "7")
+
+
 async def test_a_workflow_is_not_cancelled_between_the_look_at_it_and_the_release_of_its_jobs(
     postgres: PostgresStore, raw: Any
 ) -> None:

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from drumbeat.core.dependencies import Binding, IfParentFails, NewEdge, NewGraph, NewWorkflow
+from drumbeat.core.dependencies import MAX_ADVANCED, Binding, IfParentFails, NewEdge, NewGraph, NewWorkflow
 from drumbeat.core.job import JobState, NewJob, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, StoreFull, WorkflowConflict
-from drumbeat.ids import InstanceId, JobId
+from drumbeat.ids import InstanceId, JobId, pack_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from drumbeat.store.redis import RedisStore
@@ -302,6 +302,23 @@ async def test_many_children_are_cancelled_and_revived_in_steps(own_server: Redi
         took = {"longest step": max(died), "all steps": sum(died), "all that revive": revived}
         print(took)
         assert max(died) < 200_000, took
+
+
+async def test_a_child_that_is_added_between_a_replay_and_the_look_at_the_death_before_lives_its_first_life(
+    redis: RedisStore,
+) -> None:
+    """The client that replays dies before all has been followed."""
+    me = await worker(redis)
+    parent = await claimed_one(redis, me)
+    children = [new_job(queue="many") for _ in range(MAX_ADVANCED * 3)]
+    await add_graph(redis, children, [edge for child in children for edge in edges(child, parent.id)])
+    assert (await exchange(redis, me, [outcome(parent, OutcomeKind.DEAD)])).is_releasing
+    assert await redis._pool.run("replay_dead_letters", pack_id(parent.id)) == [1, [1]]
+    child = await add_child(redis, parent.id)
+    await settle(redis)
+    found = await get_job(redis, child)
+    assert (found.state, found.open_parents, found.replays) == (JobState.PENDING, 1, 0)
+    assert await redis.dependencies.find_miscounted(10_000) == []
 
 
 async def test_a_hundred_thousand_parents_of_one_child(own_server: RedisServer) -> None:

@@ -15,7 +15,7 @@ from drumbeat.core.dependencies import (
 from drumbeat.core.job import JobState
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.malformed import read_failure
-from drumbeat.store.postgres.connections import LONG_TIMEOUT
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, PlanMode
 from drumbeat.store.postgres.graph_insert import LARGE_GRAPH, PostgresGraphInserter, size_of
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
@@ -24,6 +24,7 @@ from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
 class PostgresDependencies:
     def __init__(self, parts: PostgresParts) -> None:
         self._sql = parts.sql.dependencies
+        self._see_signals = parts.sql.steps.see_signals
         self._connection = parts.connection
         self._report_connection = parts.report_connection
         self._notifier = parts.notifier
@@ -40,6 +41,7 @@ class PostgresDependencies:
         return inserted.answer
 
     async def advance(self) -> bool:
+        await self._connection.call(lambda session: session.execute(self._see_signals), plan_mode=PlanMode.ANY)
         return await self._advancer.step()
 
     async def load_results(self, ids: Sequence[JobId]) -> dict[JobId, list[ParentResult]]:

@@ -137,6 +137,9 @@ class HistoryPartitions:
         with contextlib.suppress(asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
             async with session.transaction():
                 await session.execute(self._sql.set_timeouts, True)
+                with contextlib.suppress(asyncpg.UndefinedTableError):
+                    async with session.transaction():
+                        await session.execute(for_partition(self._sql.keep_results_of_day, name))
                 await session.execute(for_partition(self._sql.drop_day, name))
             return True
         return False

@@ -49,7 +49,7 @@ class PostgresSteps:
     async def send_signal(self, signal: NewSignal) -> SignalAnswer:
         if not is_job_id(signal.job):
             return SignalAnswer.UNKNOWN
-        text = encode_signal(signal)
+        text = encode_signal(signal, alone=True)
         return SignalAnswer(await self._connection.call(lambda session: session.fetchval(self._sql.send_signal, text)))
 
     async def find_live(self, task: str, key: str) -> list[JobId]:
@@ -84,5 +84,6 @@ class PostgresSteps:
         return TakenSignal(is_over=True, payload=payload)
 
 
-def encode_signal(signal: NewSignal) -> str:
-    return as_json(msgspec.structs.asdict(signal) | {"limit": MAX_UNREAD_SIGNALS})
+def encode_signal(signal: NewSignal, *, alone: bool = False) -> str:
+    """`alone`: in a transaction of its own."""
+    return as_json(msgspec.structs.asdict(signal) | {"limit": MAX_UNREAD_SIGNALS, "alone": alone})

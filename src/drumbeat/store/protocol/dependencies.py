@@ -55,6 +55,9 @@ class DependencyStore(Protocol):
         last then advance by themselves: report_and_claim once (what becomes due can be claimed by this very call;
         ClaimResult.is_releasing: there is more), the others until nothing is left.
 
+        It also looks at signals that were sent in programs' own transactions, and which their commit could not follow
+        (`Transactional.send_signal`).
+
         `JobStore.replay` of a dead letter makes the children wait again that were cancelled by its death: see there.
         """
         ...

@@ -72,7 +72,8 @@ class JobStore(Protocol):
     async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         """Make dead letters pending again under the same id: replays + 1, failures and crashes 0, due now; attempts are
         kept. Its children that its death cancelled wait again, replays + 1 (EdgeEffect.REVIVE), unless their unique key is
-        held, a person cancelled them, or another parent cancels them; with the same call, or by `DependencyStore.advance`.
+        held, a person cancelled them or their workflow, or another parent cancels them; with the same call, or by
+        `DependencyStore.advance`.
         Their open parents are judged anew by `judge_edge`; one that is pruned counts as met. One that another parent cancels
         is from then on a child that this other one cancelled: it waits again as soon as no parent cancels it any more.
 

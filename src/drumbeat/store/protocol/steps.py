@@ -39,8 +39,8 @@ class StepStore(Protocol):
         begins later. A job that is suspended on it is due now, which wakes workers: whichever comes first, a suspension or its
         signal, one of them sees the other.
 
-        An id that this job has had before is not stored again. For a job that is unknown or has ended, or that has
-        MAX_UNREAD_SIGNALS unread ones, nothing is stored.
+        An id that this job has had before is not stored again, and wakes nobody; it is SENT, also where the job has ended
+        since. Else nothing is stored for a job that is unknown or has ended, or that has MAX_UNREAD_SIGNALS unread ones.
 
         Raises:
             StoreFull: nothing was stored, there is no space.

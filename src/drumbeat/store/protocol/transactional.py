@@ -88,7 +88,8 @@ class Transactional(Protocol):
     def record_step_sync(self, conn: Any, instance: InstanceId, step: NewStep) -> None: ...
 
     async def send_signal(self, conn: Any, signal: NewSignal) -> SignalAnswer:
-        """As `StepStore.send_signal`, but it takes effect with the caller's commit."""
+        """As `StepStore.send_signal`, but it takes effect with the caller's commit. Neither this nor the commit waits for the
+        job's row, which others may hold: then `DependencyStore.advance` makes the job due."""
         ...
 
     def send_signal_sync(self, conn: Any, signal: NewSignal) -> SignalAnswer: ...

@@ -104,7 +104,7 @@ class RedisSearch:
             JobState.EXPIRED: [keys.unsucceeded],
             JobState.DEAD: [keys.dead, keys.unsucceeded],
         }
-        if filter.view is not None or state in LIVE_STATES:
+        if filter.live or filter.view is not None or state in LIVE_STATES:
             return [await self._scan_live(filter, within, limit, max_scanned, with_words)]
         if indexes := [keys.dead] if filter.dead_letters else lines.get(state):
             return [await self._scan(self._iterate_indexes(indexes, within), filter, limit, max_scanned, with_words)]
@@ -258,7 +258,7 @@ def _filter_arguments(filter: JobFilter) -> list[Value]:
     """Return the filter arguments of the script `filter_jobs`."""
     part = filter.error or ""
     return [
-        "" if filter.state is None else filter.state.value,
+        filter.state.value if filter.state is not None else "live" if filter.live else "",
         "" if filter.view is None else filter.view.value,
         filter.task or "",
         filter.queue or "",

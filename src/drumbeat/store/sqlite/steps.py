@@ -101,12 +101,16 @@ def record_steps(
 def send_signal(sql: Statements, write: WriteContext, signal: NewSignal) -> SignalAnswer:
     """Inside the writer's transaction, or a caller's own."""
     state, unread = write.db.row(sql.state_of, {"job": signal.job})
-    if state not in ("pending", "running"):
+    is_live = state in ("pending", "running")
+    if not is_live or unread >= MAX_UNREAD_SIGNALS:
+        if write.db.rows(sql.find_signal, {"job": signal.job, "id": signal.id}):
+            return SignalAnswer.SENT
+        if is_live:
+            return SignalAnswer.TOO_MANY
         return SignalAnswer.UNKNOWN if state is None else SignalAnswer(state)
     facts = {"job": signal.job, "id": signal.id, "name": signal.name, "payload": signal.payload, "now": write.now}
-    if unread >= MAX_UNREAD_SIGNALS and not write.db.rows(sql.find_signal, {"job": signal.job, "id": signal.id}):
-        return SignalAnswer.TOO_MANY
-    write.db.run(sql.insert_signal, facts)
-    if write.db.run(sql.wake, {"job": signal.job, "name": signal.name, "now": write.now}):
+    if write.db.run(sql.insert_signal, facts) and write.db.run(
+        sql.wake, {"job": signal.job, "name": signal.name, "now": write.now}
+    ):
         write.notify(write.now)
     return SignalAnswer.SENT

@@ -186,12 +186,14 @@ SELECT {{stored from live_row}}, drumbeat.now_us() AS now
    FOR UPDATE SKIP LOCKED;
 
 -- name: prune
--- The oldest of one day of history, with their attempts. $1 from, $2 before, $3 limit.
+-- The oldest of one day of history, with their attempts. $1 from, $2 before, $3 limit. Not parents whose edges are still to be
+-- followed: what their children bind is kept by that.
   WITH old AS MATERIALIZED (
        SELECT history.id
          FROM drumbeat.history
         WHERE history.finished_at >= $1
           AND history.finished_at < $2
+          AND NOT EXISTS (SELECT FROM drumbeat.release WHERE release.parent = history.id)
         ORDER BY history.finished_at
         LIMIT $3),
        attempts AS (

@@ -78,6 +78,15 @@ ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day FINALIZE;
 -- name: day_has_rows
 SELECT EXISTS (SELECT FROM drumbeat.history_of_day);
 
+-- name: keep_results_of_day
+-- Of parents in a detached day whose edges are still to be followed: what their children bind.
+INSERT INTO drumbeat.parent_result (parent, task, state, result, result_error, error)
+SELECT ended.id, ended.task, ended.state, ended.result, ended.result_error, ended.error
+  FROM drumbeat.history_of_day AS ended
+ WHERE ended.id = ANY (ARRAY(SELECT release.parent FROM drumbeat.release))
+   AND EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = ended.id AND edge.binding <> '')
+    ON CONFLICT (parent) DO NOTHING;
+
 -- name: drop_day
 DROP TABLE IF EXISTS drumbeat.history_of_day;
 

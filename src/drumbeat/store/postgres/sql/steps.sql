@@ -41,6 +41,9 @@ SELECT id::text
 -- name: send_signal
 SELECT drumbeat.send_signal($1);
 
+-- name: see_signals
+SELECT drumbeat.see_signals();
+
 -- name: lock_claim
 -- The fence of `take_signal`. A signal that is being sent locks this row as well, and is seen by the next statement.
 SELECT drumbeat.now_us()
@@ -59,7 +62,8 @@ SELECT until, finished_at, result
    AND name = $2;
 
 -- name: read_oldest
--- Mark the oldest unread signal of this name as read. $1 job, $2 signal, $3 wait.
+-- Mark the oldest unread signal of this name as read. $1 job, $2 signal, $3 wait. What another wait has just read is not read
+-- again: this one finds nothing then, and looks again when its job is suspended.
 UPDATE drumbeat.signal
    SET read_by = $3
  WHERE job = $1::text::uuid
@@ -70,6 +74,7 @@ UPDATE drumbeat.signal
                 AND signal.read_by IS NULL
               ORDER BY signal.sent_at, signal.id
               LIMIT 1)
+   AND read_by IS NULL
 RETURNING payload;
 
 -- name: end_wait

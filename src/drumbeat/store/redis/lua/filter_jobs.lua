@@ -1,6 +1,6 @@
 -- Filters these jobs, or as many of them as can be read quickly.
 -- KEYS: 1 the prefix
--- ARGV: wanted: 1 state, 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as it is written in
+-- ARGV: wanted: 1 state (live: pending or running), 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as in
 -- JSON, 8 schedule, 9 instance, 10 workflow ('' for any); 11 after how many bytes to stop; then ids
 -- returns: how many were examined; then id and displayed state of each match, flat
 -- include: _find_job
@@ -42,7 +42,8 @@ local function view_of_ended(done)
   return its_state
 end
 
-local only_ended = state ~= '' and state ~= 'pending' and state ~= 'running'
+local by_run = state == 'pending' or state == 'running'
+local only_ended = state ~= '' and state ~= 'live' and not by_run
 local function view_of_live(id, text, its_queue, priority)
   -- Most were never claimed and have no live state.
   local more = text and parse_live_state(text)
@@ -60,7 +61,7 @@ local function view_of_live(id, text, its_queue, priority)
       word = more and more.failures + more.crashes > 0 and 'retrying' or 'scheduled'
     end
   end
-  if (view ~= '' and word ~= view) or (state ~= '' and (word == 'running') ~= (state == 'running')) then
+  if (view ~= '' and word ~= view) or (by_run and (word == 'running') ~= (state == 'running')) then
     return nil
   end
   if instance ~= '' and (word ~= 'running' or find_runner(id) ~= instance) then

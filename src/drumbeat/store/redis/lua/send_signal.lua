@@ -10,11 +10,11 @@ local job = find_job(id)
 if not job then
   return 'unknown'
 end
+if safe_read('HEXISTS', key, ARGV[2]) == 1 then  -- also where the job has ended since: the answer was lost
+  return 'sent'
+end
 if job.done then
   return job.state
-end
-if safe_read('HEXISTS', key, ARGV[2]) == 1 then
-  return 'sent'
 end
 local _, unread = oldest_unread(id, ARGV[3])
 if unread >= tonumber(ARGV[5]) then

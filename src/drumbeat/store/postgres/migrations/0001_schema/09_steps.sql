@@ -56,56 +56,111 @@ CREATE TABLE drumbeat.signal (
 CREATE INDEX signal_by_age
     ON drumbeat.signal (sent_at);
 
--- Wake a job that is suspended on a signal. At the commit of whoever sent it, so that a transaction of a program's own does not
--- keep the job's row locked meanwhile. The row is locked first, whatever its state, and looked at by a later statement: a run
--- that is being suspended does the same, so one of both sees the other.
-CREATE FUNCTION drumbeat.wake_signalled() RETURNS trigger
+-- Wake a job if it is suspended on this signal. Its row is locked before, whatever its state, and looked at by this later statement:
+-- a run that is being suspended does the same, so one of both sees the other.
+CREATE FUNCTION drumbeat.wake_suspended(wanted uuid, signal_name text) RETURNS void
     LANGUAGE plpgsql VOLATILE
     AS $$
 BEGIN
-    PERFORM FROM drumbeat.job WHERE job.id = NEW.job FOR UPDATE;
     UPDATE drumbeat.job
        SET run_at = drumbeat.now_us()
-     WHERE job.id = NEW.job
+     WHERE job.id = wanted
        AND job.state = 'pending'
-       AND job.suspended = 'signal:' || NEW.name
+       AND job.suspended = 'signal:' || signal_name
        AND job.run_at > drumbeat.now_us();
     IF FOUND THEN
         PERFORM pg_notify('drumbeat' || '.wake', drumbeat.now_us()::text);
     END IF;
+END
+$$;
+
+-- Signals that were sent in transactions of programs' own, until somebody has looked whether their job waits for them. Nearly always
+-- that is the commit itself, so that the table is empty.
+CREATE TABLE drumbeat.unseen_signal (
+    seq  bigint GENERATED ALWAYS AS IDENTITY,
+    job  uuid NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    CONSTRAINT unseen_signal_pkey PRIMARY KEY (seq)
+);
+
+-- Look at one of them. Never waits for the row of the job: a program's transaction may hold others, in any order, and would be one
+-- of a deadlock. Returns false where the row is locked.
+CREATE FUNCTION drumbeat.see_signal(wanted bigint, its_job uuid, signal_name text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+BEGIN
+    PERFORM FROM drumbeat.job WHERE job.id = its_job FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        PERFORM drumbeat.wake_suspended(its_job, signal_name);
+    ELSIF EXISTS (SELECT FROM drumbeat.job WHERE job.id = its_job) THEN
+        RETURN false;
+    END IF;
+    DELETE FROM drumbeat.unseen_signal WHERE unseen_signal.seq = wanted;
+    RETURN true;
+END
+$$;
+
+-- At the commit. With a snapshot of the whole transaction a row that has changed since could not be locked, and the commit would fail.
+CREATE FUNCTION drumbeat.see_at_commit() RETURNS trigger
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable') THEN
+        PERFORM drumbeat.see_signal(NEW.seq, NEW.job, NEW.name);
+    END IF;
     RETURN NULL;
 END
 $$;
-CREATE CONSTRAINT TRIGGER signal_wakes
-    AFTER INSERT ON drumbeat.signal
+CREATE CONSTRAINT TRIGGER signal_seen
+    AFTER INSERT ON drumbeat.unseen_signal
     DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION drumbeat.wake_signalled();
+    FOR EACH ROW EXECUTE FUNCTION drumbeat.see_at_commit();
 
--- Send a signal to a live job. given: {"job", "id", "name", "payload", "limit"}. Returns 'sent', or why nothing was stored: the
--- state of a job that has ended, 'unknown', or 'too many'.
+-- What commits have left: the sweep looks again.
+CREATE FUNCTION drumbeat.see_signals() RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+DECLARE
+    left_over record;
+BEGIN
+    FOR left_over IN SELECT * FROM drumbeat.unseen_signal ORDER BY unseen_signal.seq FOR UPDATE SKIP LOCKED LOOP
+        PERFORM drumbeat.see_signal(left_over.seq, left_over.job, left_over.name);
+    END LOOP;
+END
+$$;
+
+-- Send a signal to a live job. given: {"job", "id", "name", "payload", "limit", "alone"}; alone: nothing else is in this transaction,
+-- which may wait for the job's row. Returns 'sent', also of one that was sent before; or why nothing was stored: the state of a job
+-- that has ended, 'unknown', or 'too many'.
 CREATE FUNCTION drumbeat.send_signal(given text) RETURNS text
     LANGUAGE plpgsql VOLATILE
     AS $$
 DECLARE
-    new      record;
-    is_known boolean;
+    new record;
 BEGIN
     SELECT sent.* INTO new
-      FROM json_to_record(given::json) AS sent (job uuid, id text, name text, payload text, "limit" integer);
+      FROM json_to_record(given::json) AS sent (job uuid, id text, name text, payload text, "limit" integer,
+                                                alone boolean);
+    IF EXISTS (SELECT FROM drumbeat.signal WHERE signal.job = new.job AND signal.id = new.id) THEN
+        RETURN 'sent';
+    END IF;
     IF NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = new.job) THEN
         RETURN coalesce((SELECT history.state FROM drumbeat.history WHERE history.id = new.job LIMIT 1),
                         (SELECT dead.state FROM drumbeat.dead WHERE dead.id = new.job),
                         'unknown');
     END IF;
-    SELECT EXISTS (SELECT FROM drumbeat.signal WHERE signal.job = new.job AND signal.id = new.id) INTO is_known;
-    IF NOT is_known
-       AND (SELECT count(*) FROM drumbeat.signal WHERE signal.job = new.job AND signal.read_by IS NULL) >= new."limit"
-    THEN
+    IF (SELECT count(*) FROM drumbeat.signal WHERE signal.job = new.job AND signal.read_by IS NULL) >= new."limit" THEN
         RETURN 'too many';
     END IF;
     INSERT INTO drumbeat.signal (job, sent_at, id, name, payload)
     VALUES (new.job, drumbeat.now_us(), new.id, new.name, new.payload)
         ON CONFLICT DO NOTHING;
+    IF new.alone THEN
+        PERFORM FROM drumbeat.job WHERE job.id = new.job FOR UPDATE;
+        PERFORM drumbeat.wake_suspended(new.job, new.name);
+    ELSE
+        INSERT INTO drumbeat.unseen_signal (job, name) VALUES (new.job, new.name);
+    END IF;
     RETURN 'sent';
 END
 $$;

@@ -257,7 +257,7 @@ SELECT gone.id, gone.created_at, gone.due_at, gone.run_at, now_at, gone.token, g
 $$;
 
 -- Of `advance`: children that were cancelled by the death of a parent that was replayed wait again, as a new life. Not those that
--- another parent cancels, which is noted, nor those whose unique key is held.
+-- another parent cancels, which is noted, nor those whose unique key is held or whose workflow was cancelled.
 CREATE FUNCTION drumbeat.revive(parents uuid[], children uuid[], effects text[], now_at bigint, OUT earliest_due bigint,
                                 OUT due_ids text[])
     LANGUAGE plpgsql VOLATILE
@@ -324,8 +324,7 @@ BEGIN
           CROSS JOIN LATERAL (SELECT * FROM drumbeat.history WHERE history.id = judged.child LIMIT 1) AS gone
           WHERE judged.other IS NULL
             AND gone.state = 'cancelled'
-            AND (judged.open > 0
-                 OR (SELECT workflow.cancelled_at FROM drumbeat.workflow WHERE workflow.id = gone.workflow FOR SHARE) IS NULL)
+            AND (SELECT workflow.cancelled_at FROM drumbeat.workflow WHERE workflow.id = gone.workflow FOR SHARE) IS NULL
             AND (gone."unique" = ''
                  OR (SELECT 1 FROM drumbeat.job AS holder
                       WHERE holder.task = gone.task
