@@ -12,9 +12,9 @@ from drumbeat.core.job import NewJob
 from drumbeat.errors import InvalidArguments
 from drumbeat.flow_parts import Group, Node, Part
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.loop_check import awaited_on_loop, check_no_loop
 from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.protocols import Enqueuer
-from drumbeat.tasks.loop_check import awaited_on_loop, check_no_loop
 from drumbeat.tasks.parents import Parent, ParentPolicy, add_parents, parse_parents, parse_policy
 from drumbeat.workflow_handle import SyncWorkflowHandle, WorkflowHandle
 

@@ -19,11 +19,11 @@ from drumbeat.flow_parts import Group, Link, Part, chord
 from drumbeat.foreign_words import METHODS
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 
 from .follow_up import DeadLetterSignature, SuccessSignature
-from .loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from .options import (
     PARENTS_IN_TRANSACTION,
     POLICY_WITHOUT_PARENTS,
