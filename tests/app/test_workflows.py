@@ -325,9 +325,15 @@ def test_what_a_workflow_cannot_be() -> None:
         (lambda: flow.add(call), "in the workflow already"),
         (lambda: flow.add(wrong), "takes what task.bind"),
         (lambda: app.workflow("empty").enqueue(), "has no jobs"),
-        (lambda: app.workflow("a", labels={"a": "b\n"}), "each label must be a printable text"),
+        (lambda: app.workflow("a", labels={"a": "b\n"}), "must be a printable text"),
         (lambda: app.workflow("a", labels={"not a name": "b"}), "label"),
-        (lambda: app.workflow(""), "key"),
+        (lambda: app.workflow("a", labels={"shop": 1}), "label 'shop' must be a printable text"),  # type: ignore[dict-item]
+        (lambda: app.workflow(""), "a workflow's name '' is not valid"),
+        (lambda: flow.add(step.bind(1), if_parent_fails="run"), "if_parent_fails needs parents"),
+        (lambda: group(call), "group takes a list of calls, such as"),  # type: ignore[arg-type]
+        (lambda: chord(call, wrong), "chord takes a list of calls, such as"),  # type: ignore[call-overload]
+        (lambda: chain(group([call]), step), "after a group comes chord"),  # type: ignore[call-overload]
+        (lambda: app.sync.enqueue_many(call), "enqueue_many takes a list of calls"),  # type: ignore[arg-type]
         (lambda: chord([], wrong), "needs one call or more"),
         (lambda: chain(wrong, step), "takes what task.bind"),
         (lambda: chain(call, call), "takes tasks here"),  # type: ignore[call-overload]

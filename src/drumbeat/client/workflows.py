@@ -13,7 +13,7 @@ from drumbeat.core.workflow import Workflow
 from drumbeat.durations import Duration
 from drumbeat.errors import InvalidArguments, WorkflowError, WorkflowNotFound
 from drumbeat.flow import Flow, build_workflow
-from drumbeat.flow_parts import Group, Part
+from drumbeat.flow_parts import Group, Part, list_calls
 from drumbeat.ids import is_job_id
 from drumbeat.names import short_repr
 from drumbeat.store import workflow_acts
@@ -44,7 +44,7 @@ class WorkflowClient:
         return (await store.dependencies.add(NewGraph(jobs=jobs, edges=edges, workflow=workflow))).results
 
     def check_graph(self, jobs: Iterable[NewJob[Any]]) -> tuple[list[NewJob[Any]], list[NewEdge]]:
-        checked = list(jobs)
+        checked = list_calls("a workflow", jobs)
         check_calls(checked, MAX_WORKFLOW_JOBS, "a workflow")
         return checked, check_graph(checked, self.registry)
 

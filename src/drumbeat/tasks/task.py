@@ -32,10 +32,14 @@ from .options import (
     Options,
     parse_enqueue_options,
 )
-from .parents import build_edges
+from .parents import build_edges, is_job
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
+JOB_AS_ARGUMENT = (
+    "{}: a job is no argument: give its result, which is node.result of `node = flow.add(...)`, or what `await job.result()` "
+    "returned"
+)
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -213,6 +217,8 @@ class Task(RegisteredFunction[P, R]):
         except InvalidArguments:
             # Only here are results of other jobs looked for: other calls do not pay for it.
             given = (*args, *kwargs.values())
+            if any(map(is_job, given)):
+                raise InvalidArguments(JOB_AS_ARGUMENT.format(self.name)) from None
             if not isinstance(signature, Signature) or not any(type(value) is ParentReference for value in given):
                 raise
             text, references = signature.encode_bound(args, kwargs, limit=settings.payload_limit)
