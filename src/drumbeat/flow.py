@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.core.dependencies import NewWorkflow
 from drumbeat.core.job import NewJob
-from drumbeat.errors import InvalidArguments
+from drumbeat.errors import InvalidArguments, JobExpired, JobNotFound, UniqueConflict, WorkflowError
 from drumbeat.flow_parts import Group, Node, Part
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.loop_check import awaited_on_loop, check_no_loop
@@ -106,16 +106,20 @@ class Flow:
             WorkflowError: one of its calls was stored before, by itself or in another workflow.
             WorkflowConflict: another workflow of this name is live, and this one is to be the only one (unique=True).
         """
-        enqueuing = self._enqueuer.enqueue_workflow(self._workflow, self._check_jobs())
-        self._is_enqueued = True
-        return awaited_on_loop(enqueuing, "flow.enqueue", "flow.enqueue_sync")
+        return awaited_on_loop(self._enqueue(self._check_jobs()), "flow.enqueue", "flow.enqueue_sync")
 
     def enqueue_sync(self) -> SyncWorkflowHandle:
         """As `enqueue`, for code without a loop."""
         check_no_loop("flow.enqueue_sync", "await flow.enqueue")
-        enqueuing = self._enqueuer.enqueue_workflow(self._workflow, self._check_jobs())
+        return SyncWorkflowHandle.run("flow.enqueue_sync", self._enqueue(self._check_jobs()))
+
+    async def _enqueue(self, jobs: list[NewJob[Any]]) -> WorkflowHandle:
         self._is_enqueued = True
-        return SyncWorkflowHandle.run("flow.enqueue_sync", enqueuing)
+        try:
+            return await self._enqueuer.enqueue_workflow(self._workflow, jobs)
+        except (InvalidArguments, JobNotFound, JobExpired, UniqueConflict, WorkflowError):
+            self._is_enqueued = False  # nothing was stored; after another error it may be
+            raise
 
     def _check_jobs(self) -> list[NewJob[Any]]:
         if not self._jobs:

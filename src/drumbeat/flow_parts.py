@@ -190,3 +190,31 @@ def _check_calls(form: str, calls: Iterable[NewJob[A]]) -> list[NewJob[A]]:
         if type(call) is not NewJob:
             raise InvalidArguments(f"{form} takes what task.bind(...) gives, not {short_repr(call)}", "calls")
     return listed
+
+
+class Mapped:
+    """The part of a task, also of `task.using(...)`, that makes a call for each of many items."""
+
+    __slots__ = ()
+
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[Results[B], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[list[B], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[Results[JobOutcome[B]], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[list[JobOutcome[B]], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A]) -> Group[B]: ...
+    def map(
+        self: Link[Any, Any], items: Iterable[Any], *, then: Link[Any, Any] | None = None
+    ) -> Part[Any] | Group[Any]:
+        """A call for each item, up to 100,000, and then one of `then`, which takes all results: a part of a workflow.
+
+            await app.workflow("thumbnails", resize.map(paths, then=publish)).enqueue()
+
+        `then` takes `Results[R]`, read in pages, or up to 1,000 results as `list[R]`.
+        """
+        calls = Group([self.bind(item) for item in items])
+        return calls if then is None else chord(calls, then)

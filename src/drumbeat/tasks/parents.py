@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -47,7 +47,7 @@ def _parse_parent(parent: object) -> JobId:
     if isinstance(parent, ParentReference):
         raise InvalidArguments("after takes jobs, not their results: after=[node], not after=[node.result]", "after")
     if inspect.isawaitable(parent):
-        if inspect.iscoroutine(parent):
+        if isinstance(parent, Coroutine):
             parent.close()
         raise InvalidArguments(
             "after takes jobs that are stored: await it first, as in after=[await render.enqueue()]", "after"
