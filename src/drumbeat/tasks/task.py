@@ -36,10 +36,6 @@ from .parents import build_edges, is_job
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
-JOB_AS_ARGUMENT = (
-    "{}: a job is no argument: give its result, which is node.result of `node = flow.add(...)`, or what `await job.result()` "
-    "returned"
-)
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -198,7 +194,10 @@ class Task(RegisteredFunction[P, R], Mapped):
             # Only here are results of other jobs looked for: other calls do not pay for it.
             given = (*args, *kwargs.values())
             if any(map(is_job, given)):
-                raise InvalidArguments(JOB_AS_ARGUMENT.format(self.name)) from None
+                raise InvalidArguments(
+                    f"{self.name}: a job is no argument: give its result, as node.result of what flow.add(...) gave, or what "
+                    "await job.result() returned"
+                ) from None
             if not isinstance(signature, Signature) or not any(type(value) is ParentReference for value in given):
                 raise
             text, references = signature.encode_bound(args, kwargs, limit=settings.payload_limit)
