@@ -29,6 +29,7 @@ from drumbeat.events import Event, Subscriber
 from drumbeat.handle import JobHandle
 from drumbeat.internals import AppInternals, Lifespan
 from drumbeat.locks import GlobalLock, LockOptions
+from drumbeat.loop_check import awaited_on_loop
 from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.override import Override
 from drumbeat.platforms import require_posix
@@ -36,7 +37,6 @@ from drumbeat.settings import Settings, SettingsOptions
 from drumbeat.sync_api import SyncApp
 from drumbeat.tasks import Task
 from drumbeat.tasks.around import AroundDecorators
-from drumbeat.tasks.loop_check import awaited_on_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 from drumbeat.tasks.room import RoomDecorators
 from drumbeat.tasks.schedule_decorators import ScheduleDecorators

@@ -9,12 +9,13 @@ import msgspec
 
 from drumbeat.core.dependencies import NewWorkflow
 from drumbeat.core.job import NewJob
-from drumbeat.errors import InvalidArguments
+from drumbeat.errors import InvalidArguments, JobExpired, JobNotFound, UniqueConflict, WorkflowError
 from drumbeat.flow_parts import Group, Node, Part
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.loop_check import awaited_on_loop, check_no_loop
 from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.protocols import Enqueuer
-from drumbeat.tasks.loop_check import awaited_on_loop, check_no_loop
+from drumbeat.tasks.options import POLICY_WITHOUT_PARENTS
 from drumbeat.tasks.parents import Parent, ParentPolicy, add_parents, parse_parents, parse_policy
 from drumbeat.workflow_handle import SyncWorkflowHandle, WorkflowHandle
 
@@ -65,7 +66,7 @@ class Flow:
         `if_parent_fails`. Of a chain or chord that concerns the calls that begin it.
 
         Raises:
-            InvalidArguments: this is no call, it is there already, or the workflow is stored.
+            InvalidArguments: this is no call, it is there already, if_parent_fails without parents, or the workflow is stored.
         """
         if self._is_enqueued:
             raise InvalidArguments(
@@ -87,6 +88,8 @@ class Flow:
             if job.id in self._jobs:
                 raise InvalidArguments(f"this call of {job.task} is in the workflow already: bind another", "call")
         placed = [add_parents(job, parents, policy) if job.id in waiting else job for job in jobs]
+        if policy is not None and not any(job.after for job in placed if job.id in waiting):
+            raise InvalidArguments(POLICY_WITHOUT_PARENTS, "if_parent_fails")
         self._jobs |= {job.id: msgspec.structs.replace(job, workflow=self.id) for job in placed}
         if isinstance(call, Group):
             return [Node(job) for job in call.jobs]
@@ -100,18 +103,23 @@ class Flow:
             InvalidArguments: jobs that wait for each other, results of a wrong type, more than 100,000 jobs.
             JobNotFound, JobExpired: a job of `after` is not in the store, or no longer.
             UniqueConflict: a live job holds the unique key of one of these.
+            WorkflowError: one of its calls was stored before, by itself or in another workflow.
             WorkflowConflict: another workflow of this name is live, and this one is to be the only one (unique=True).
         """
-        enqueuing = self._enqueuer.enqueue_workflow(self._workflow, self._check_jobs())
-        self._is_enqueued = True
-        return awaited_on_loop(enqueuing, "flow.enqueue", "flow.enqueue_sync")
+        return awaited_on_loop(self._enqueue(self._check_jobs()), "flow.enqueue", "flow.enqueue_sync")
 
     def enqueue_sync(self) -> SyncWorkflowHandle:
         """As `enqueue`, for code without a loop."""
         check_no_loop("flow.enqueue_sync", "await flow.enqueue")
-        enqueuing = self._enqueuer.enqueue_workflow(self._workflow, self._check_jobs())
+        return SyncWorkflowHandle.run("flow.enqueue_sync", self._enqueue(self._check_jobs()))
+
+    async def _enqueue(self, jobs: list[NewJob[Any]]) -> WorkflowHandle:
         self._is_enqueued = True
-        return SyncWorkflowHandle.run("flow.enqueue_sync", enqueuing)
+        try:
+            return await self._enqueuer.enqueue_workflow(self._workflow, jobs)
+        except (InvalidArguments, JobNotFound, JobExpired, UniqueConflict, WorkflowError):
+            self._is_enqueued = False  # nothing was stored; after another error it may be
+            raise
 
     def _check_jobs(self) -> list[NewJob[Any]]:
         if not self._jobs:
@@ -132,12 +140,13 @@ def build_workflow(name: str, labels: Mapping[str, str] | None, unique: bool) ->
         raise InvalidArguments(
             f"labels must be a dict of at most {MAX_LABELS} texts, not {short_repr(labels)}", "labels"
         )
-    for value in given.values():
+    for key, value in given.items():
         if not isinstance(value, str) or len(value) > 200 or (value and not value.isprintable()):
             raise InvalidArguments(
-                f"each label must be a printable text of at most 200 characters, not {short_repr(value)}", "labels"
+                f"label {short_repr(key)} must be a printable text of at most 200 characters, not {short_repr(value)}",
+                "labels",
             )
     if not isinstance(unique, bool):
         raise InvalidArguments(f"unique must be True or False, not {short_repr(unique)}", "unique")
     checked = {check_name("label", key): value for key, value in given.items()}
-    return NewWorkflow(id=new_job_id(), name=check_key(name), labels=checked, unique=unique)
+    return NewWorkflow(id=new_job_id(), name=check_key(name, kind="a workflow's name"), labels=checked, unique=unique)

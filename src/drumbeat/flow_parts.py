@@ -153,6 +153,9 @@ def chain(first: Start[Any], /, *links: Link[Any, Any]) -> Part[Any]:
 
     chain(fetch.bind(1), render, send.using(queue="mail"))
     """
+    given: object = first
+    if isinstance(given, Group):
+        raise InvalidArguments("chain begins with one call: after a group comes chord(group, finaliser)", "first")
     if isinstance(first, Part):
         jobs, entries, last = list(first.jobs), first.first, first.last
     else:
@@ -170,9 +173,48 @@ def _link(form: str, link: Link[Any, Any], value: Any) -> NewJob[Any]:
     return link.bind(value)
 
 
+def list_calls(form: str, calls: Iterable[NewJob[A]]) -> list[NewJob[A]]:
+    """Refuse what is no list at all: what is in it is checked by others."""
+    if isinstance(calls, NewJob | Part | Group) or not isinstance(calls, Iterable):
+        hint = f"; the calls of this one are its .jobs: {form}(part.jobs)" if isinstance(calls, Part | Group) else ""
+        raise InvalidArguments(
+            f"{form} takes a list of calls, such as [fetch.bind(1), fetch.bind(2)], not {short_repr(calls)}{hint}",
+            "calls",
+        )
+    return list(calls)
+
+
 def _check_calls(form: str, calls: Iterable[NewJob[A]]) -> list[NewJob[A]]:
-    listed = list(calls)
+    listed = list_calls(form, calls)
     for call in listed:
         if type(call) is not NewJob:
             raise InvalidArguments(f"{form} takes what task.bind(...) gives, not {short_repr(call)}", "calls")
     return listed
+
+
+class Mapped:
+    """The part of a task, also of `task.using(...)`, that makes a call for each of many items."""
+
+    __slots__ = ()
+
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[Results[B], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[list[B], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[Results[JobOutcome[B]], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A], *, then: Link[list[JobOutcome[B]], C]) -> Part[C]: ...
+    @overload
+    def map(self: Link[A, B], items: Iterable[A]) -> Group[B]: ...
+    def map(
+        self: Link[Any, Any], items: Iterable[Any], *, then: Link[Any, Any] | None = None
+    ) -> Part[Any] | Group[Any]:
+        """A call for each item, up to 100,000, and then one of `then`, which takes all results: a part of a workflow.
+
+            await app.workflow("thumbnails", resize.map(paths, then=publish)).enqueue()
+
+        `then` takes `Results[R]`, read in pages, or up to 1,000 results as `list[R]`.
+        """
+        calls = Group([self.bind(item) for item in items])
+        return calls if then is None else chord(calls, then)

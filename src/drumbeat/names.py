@@ -29,13 +29,14 @@ def check_name(kind: str, text: object, error: ErrorClass = InvalidArguments) ->
     raise error(f"{kind} {short_repr(text)} is not a valid name: use 1 to 100 letters, digits and . _ : -", kind)
 
 
-def check_key(text: object, error: ErrorClass = InvalidArguments) -> str:
-    """A key of a job: often built from the caller's data, so any printable text."""
+def check_key(text: object, error: ErrorClass = InvalidArguments, *, kind: str = "key") -> str:
+    """A key of a job, or the name of a workflow: often built from the caller's data, so any printable text. `kind` is for the
+    error."""
     if isinstance(text, str) and 1 <= len(text) <= MAX_KEY_LENGTH and text.isprintable():
         return text
     size = f" (it has {len(text)})" if isinstance(text, str) and len(text) > MAX_KEY_LENGTH else ""
     raise error(
-        f"key {short_repr(text)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}", "key"
+        f"{kind} {short_repr(text)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}", "key"
     )
 
 

@@ -107,6 +107,9 @@ class OutboxTransactional:
         self._app = app
         self._transactional = transactional
 
+    def check_connection(self, conn: Any, *, sync: bool) -> None:
+        self._transactional.check_connection(conn, sync=sync)
+
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._app._internals.client.transactional.add(conn, self._to_messages(jobs), notify=notify)
 

@@ -10,6 +10,7 @@ from drumbeat.core.step import MAX_STEP_NAME
 from drumbeat.core.suspension import Suspension
 from drumbeat.durations import Duration, microseconds
 from drumbeat.errors import InvalidArguments, NotInJob
+from drumbeat.loop_check import check_no_loop
 from drumbeat.names import short_repr
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class StepCalls:
 
     def step_sync(self, name: str, function: Callable[..., Any], /, *args: Any, conn: Any = None, **kwargs: Any) -> Any:
         """As `step`, for `def` handlers; the function is called in the same thread."""
+        check_no_loop("job.step_sync", "await job.step")
         return self._open_steps().step_sync(name, function, args, kwargs, conn)
 
     async def add(self, name: str, calls: Iterable[NewJob[R]]) -> list[JobHandle[R]]:
@@ -138,6 +140,7 @@ class StepCalls:
         """As `add`, for `def` handlers."""
         from drumbeat.handle import SyncJobHandle  # imported late: handles know the running job
 
+        check_no_loop("job.add_sync", "await job.add")
         return [SyncJobHandle(handle) for handle in self._open_steps().add_sync(name, calls)]
 
     async def sleep(self, duration: Duration, *, name: str = "sleep") -> None:
@@ -159,6 +162,7 @@ class StepCalls:
 
     def sleep_sync(self, duration: Duration, *, name: str = "sleep") -> None:
         """As `sleep`, for `def` handlers."""
+        check_no_loop("job.sleep_sync", "await job.sleep")
         self._open_steps().sleep_sync(_to_us(duration), name)
 
     @overload
@@ -199,6 +203,7 @@ class StepCalls:
         self, signal: str, type: Any = None, *, timeout: Duration | None = None, name: str | None = None
     ) -> Any:
         """As `wait_for`, for `def` handlers."""
+        check_no_loop("job.wait_for_sync", "await job.wait_for")
         limit = None if timeout is None else _to_us(timeout, "timeout")
         return self._open_steps().wait_for_sync(check_signal_name(signal), type, limit, name or signal)
 

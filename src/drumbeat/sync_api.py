@@ -11,9 +11,9 @@ from drumbeat.core.job import NewJob
 from drumbeat.handle import SyncJobHandle
 from drumbeat.ids import JobId
 from drumbeat.locks import LockOptions, SyncLock
+from drumbeat.loop_check import check_no_loop
 from drumbeat.sync_loop import SYNC_LOOP, to_sync
 from drumbeat.tasks import Task
-from drumbeat.tasks.loop_check import check_no_loop
 from drumbeat.tasks.options import check_new_jobs, check_notify
 from drumbeat.workflow_handle import SyncWorkflowHandle
 

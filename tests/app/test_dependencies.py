@@ -10,6 +10,7 @@ from drumbeat import Drumbeat, JobOutcome, JobState, Results, chain, chord, grou
 from drumbeat.core.edge import Binding, IfParentFails
 from drumbeat.core.job import NewJob
 from drumbeat.errors import InvalidArguments, JobCancelled, JobNotFound, ParentResultMismatch
+from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
 from tests.conftest import fresh_url
 from tests.waiting import until
@@ -118,7 +119,9 @@ async def test_an_unknown_parent_is_refused_and_nothing_is_stored(app: Drumbeat)
     async def step() -> None: ...
 
     unknown = new_job_id()
-    with pytest.raises(JobNotFound, match=unknown):
+    with pytest.raises(
+        JobNotFound, match=f"no job {unknown}, for which a call of {step.name} is to wait: a parent is stored"
+    ):
         await app.enqueue_many([step.bind(), step.using(after=[unknown]).bind()])
     assert await app.jobs.list() == []
 
@@ -133,6 +136,7 @@ def test_what_after_cannot_be(quiet: Drumbeat) -> None:
         ({"after": call.id}, "after must be a list of jobs"),
         ({"after": [call, call.id]}, f"after names job {call.id} twice"),
         ({"after": [step]}, "handles of jobs, their ids, and calls"),
+        ({"after": [step.enqueue()]}, "await it first"),
         ({"after": ["job"]}, "handles of jobs, their ids, and calls"),
         ({"after": [call], "if_parent_fails": "retry"}, "must be 'cancel', 'run' or 'wait', not 'retry'"),
         ({"after": [call], "conn": object()}, "cannot be stored in your own transaction"),
@@ -280,6 +284,34 @@ def test_a_result_is_a_whole_argument(quiet: Drumbeat) -> None:
         read.bind(other=node.result)  # type: ignore[call-arg]
     with pytest.raises(InvalidArguments, match="after takes jobs, not their results"):
         read.using(after=[node.result])
+
+
+def test_a_result_that_is_not_known_yet_is_used_for_nothing_else(quiet: Drumbeat) -> None:
+    @quiet.task
+    async def fetch() -> str:
+        return ""
+
+    result: Any = quiet.workflow("early").add(fetch.bind()).result
+    for use in (str, "{}".format, bool, len, list, lambda text: text[0], lambda text: text + "!", lambda text: text()):
+        with pytest.raises(InvalidArguments, match="not known yet: give it as a whole argument"):
+            use(result)
+    with pytest.raises(AttributeError, match="not known yet: give it as a whole argument"):
+        _ = result.title
+    assert repr(result).startswith("<result of ")
+
+
+def test_a_job_is_no_argument(quiet: Drumbeat) -> None:
+    @quiet.task
+    async def fetch() -> str:
+        return ""
+
+    @quiet.task
+    async def read(text: str, any: Any = None) -> None: ...
+
+    handle: Any = JobHandle(quiet._internals.client, fetch.bind().id, True)
+    for job in (quiet.workflow("nodes").add(fetch.bind()), fetch.bind(), handle, handle.result, SyncJobHandle(handle)):
+        with pytest.raises(InvalidArguments, match="a job is no argument: give its result"):
+            read.bind(job)  # type: ignore[arg-type]
 
 
 def test_what_is_stored_of_an_argument_that_is_a_result(quiet: Drumbeat) -> None:

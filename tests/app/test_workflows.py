@@ -1,6 +1,7 @@
 """`app.workflow`, its handle, and the short forms, with a real worker beside the test."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from drumbeat import Drumbeat, JobOutcome, JobState, Results, chain, chord, curr
 from drumbeat.errors import (
     InvalidArguments,
     JobFailed,
+    JobNotFound,
     UniqueConflict,
     WorkflowCancelled,
     WorkflowConflict,
@@ -187,6 +189,42 @@ async def test_the_result_of_a_workflow_is_that_of_its_only_last_job(app: Drumbe
         await handle.result(timeout=1)
 
 
+async def test_the_last_job_may_be_one_that_was_added_meanwhile(app: Drumbeat) -> None:
+    @app.task
+    async def step(number: int) -> int:
+        return number + 1
+
+    @app.task(retries=0)
+    async def grow(fails: bool) -> int:
+        this = current_job().id
+        await current_job().add("more", [step.using(after=[this], if_parent_fails="run").bind(5)])
+        if fails:
+            raise ValueError("after it has added")
+        return 1
+
+    for fails in (False, True):
+        handle = await app.workflow("grows", grow.bind(fails)).enqueue()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(handle.result(timeout=10))
+            async with run_worker(app):
+                assert await waiting == 6
+
+
+async def test_a_refused_workflow_can_be_changed_and_stored(app: Drumbeat) -> None:
+    @app.task
+    async def step(number: int) -> int:
+        return number
+
+    missing = step.bind(0)
+    flow = app.workflow("mended", step.using(after=[missing]).bind(1))
+    with pytest.raises(JobNotFound, match="for which a call of"):
+        await flow.enqueue()
+    flow.add(missing)
+    assert len((await flow.enqueue()).jobs) == 2
+    with pytest.raises(InvalidArguments, match="has been enqueued"):
+        flow.add(step.bind(2))
+
+
 async def test_all_or_none(app: Drumbeat) -> None:
     @app.task
     async def step(number: int) -> int:
@@ -310,12 +348,31 @@ async def test_a_def_handler_adds_outside_of_workflows_too(app: Drumbeat) -> Non
     assert (await app.jobs.list(task=page.name))[0].workflow is None
 
 
+async def test_a_task_with_options_is_mapped_too(app: Drumbeat) -> None:
+    @app.task
+    async def step(number: int) -> int:
+        return number
+
+    @app.task
+    async def add_up(numbers: Results[int]) -> int:
+        return sum([number async for number in numbers])
+
+    handle = await app.workflow("mapped", step.using(priority=2).map([1, 2], then=add_up.using(priority=1))).enqueue()
+    assert [(await job.job()).priority for job in handle.jobs] == [2, 2, 1]
+    async with run_worker(app):
+        assert await handle.result(timeout=10) == 3
+
+
 def test_what_a_workflow_cannot_be() -> None:
     app = Drumbeat("sqlite:////nowhere/jobs.db")
 
     @app.task
     async def step(number: int) -> int:
         return number
+
+    def twins(name: str) -> Callable[[], object]:
+        calls = [step.using(key="k", unique=True).bind(number) for number in range(2)]
+        return lambda: app.workflow(name, *calls).enqueue()
 
     flow = app.workflow("refused")
     call = step.bind(1)
@@ -325,9 +382,16 @@ def test_what_a_workflow_cannot_be() -> None:
         (lambda: flow.add(call), "in the workflow already"),
         (lambda: flow.add(wrong), "takes what task.bind"),
         (lambda: app.workflow("empty").enqueue(), "has no jobs"),
-        (lambda: app.workflow("a", labels={"a": "b\n"}), "each label must be a printable text"),
+        (lambda: app.workflow("a", labels={"a": "b\n"}), "must be a printable text"),
         (lambda: app.workflow("a", labels={"not a name": "b"}), "label"),
-        (lambda: app.workflow(""), "key"),
+        (lambda: app.workflow("a", labels={"shop": 1}), "label 'shop' must be a printable text"),  # type: ignore[dict-item]
+        (lambda: app.workflow(""), "a workflow's name '' is not valid"),
+        (lambda: flow.add(step.bind(1), if_parent_fails="run"), "if_parent_fails needs parents"),
+        (twins("live"), "two calls of .*step have the same unique key 'k'"),
+        (lambda: group(call), "group takes a list of calls, such as"),  # type: ignore[arg-type]
+        (lambda: chord(call, wrong), "chord takes a list of calls, such as"),  # type: ignore[call-overload]
+        (lambda: chain(group([call]), step), "after a group comes chord"),  # type: ignore[call-overload]
+        (lambda: app.sync.enqueue_many(call), "enqueue_many takes a list of calls"),  # type: ignore[arg-type]
         (lambda: chord([], wrong), "needs one call or more"),
         (lambda: chain(wrong, step), "takes what task.bind"),
         (lambda: chain(call, call), "takes tasks here"),  # type: ignore[call-overload]

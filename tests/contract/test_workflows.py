@@ -11,7 +11,7 @@ from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.workflow import MAX_COUNTED_NODES, MAX_GRAPH_NODES, GraphEdge, TaskEdge
 from drumbeat.durations import to_us
-from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
+from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowError, WorkflowNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
@@ -209,6 +209,18 @@ async def test_a_repeated_call_is_the_same_workflow(store: Store) -> None:
         assert [each.created for each in answer.results] == [created] * 2
     assert len(await store.workflows.find()) == 1
     assert len(await store.workflows.list_job_ids(workflow.id)) == 2
+
+
+async def test_a_job_that_is_stored_already_is_no_part_of_a_new_workflow(store: Store) -> None:
+    _, jobs = await add_workflow(store, nodes=1)
+    for stored in (await add(store, new_job(task="alone")), jobs):
+        workflow = new_workflow("second")
+        new, known = new_job(workflow=workflow.id), new_job(id=stored[0], task="known", workflow=workflow.id)
+        for calls in ([new, known], [known]):
+            with pytest.raises(WorkflowError, match=rf"'second' was not stored: job {known.id} \(known\)"):
+                await add_graph(store, calls, workflow=workflow)
+        assert await store.workflows.get([workflow.id]) == {}
+        assert (await store.inspect.get_jobs([new.id])) == {}
 
 
 async def test_a_unique_name_is_refused_while_another_of_it_is_live(store: Store) -> None:

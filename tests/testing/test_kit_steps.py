@@ -41,6 +41,45 @@ async def test_a_sleep_of_three_days_passes_by_advance(app: Drumbeat) -> None:
     assert timedelta(days=3) <= second - first < timedelta(days=3, seconds=5)
 
 
+async def test_sleeps_end_with_the_advance_that_is_as_long_as_they_are(app: Drumbeat) -> None:
+    """What runs before a sleep takes a fraction of a millisecond of the kit's time, by which the sleep ends later."""
+
+    @app.task
+    async def remind() -> str:
+        await current_job().sleep("1d")
+        await current_job().sleep("1d", name="again")
+        return "reminded"
+
+    @app.task(retries=1, backoff=[60])
+    async def fail() -> str:
+        if current_job().attempt == 1:
+            raise ValueError("again")
+        return "done"
+
+    async with Kit(app) as kit:
+        job = await remind.enqueue()
+        await kit.advance("1d")
+        await kit.advance("1d")
+        assert await kit.result(job) == "reminded"
+        job = await remind.enqueue()
+        await kit.advance("2d")
+        assert await kit.result(job) == "reminded"
+        retried = await fail.enqueue()
+        await kit.advance("60s")
+        assert await kit.result(retried) == "done"
+
+
+def test_the_kit_takes_handles_of_code_without_a_loop(app: Drumbeat) -> None:
+    @app.task
+    def work() -> str:
+        return "done"
+
+    with Kit(app) as kit:
+        job = work.enqueue_sync()
+        kit.run_until_idle()
+        assert (kit.job(job).id, kit.result(job)) == (job.id, "done")
+
+
 async def test_a_def_handler_sleeps_under_the_kit_too(app: Drumbeat) -> None:
     @app.task
     def remind() -> str:

@@ -310,6 +310,8 @@ async def workflows() -> None:
     assert_type(resize.map(["a"], then=report_all.using(if_parent_fails="run")), Part[int])
     assert_type(chord([count.bind(b"a")], add_list), Part[str])
     assert_type(resize.map(["a", "b"], then=add_up), Part[int])
+    assert_type(resize.using(priority=2).map(["a", "b"], then=add_up), Part[int])
+    assert_type(flow.add(resize.using(priority=2).map(["a", "b"])), list[Node[int]])
     assert_type(resize.map(["a", "b"], then=add_list.using(priority=1)), Part[str])
     assert_type(flow.add(chain(plain.bind(1), render, count)), Node[int])
     handle = await app.workflow("pages", chain(plain.bind(1), render), resize.map(["a"], then=add_up)).enqueue()

@@ -170,6 +170,12 @@ async def test_what_cannot_be_sent_is_refused(app: Drumbeat) -> None:
             await app.signal(name="approved")
         with pytest.raises(InvalidArguments, match="say which job"):
             await app.signal(job, "approved", task=work, key="k")
+        number: Any = 5
+        with pytest.raises(InvalidArguments, match="a job is named by its id or handle, not 5"):
+            await app.signal(number, "approved")
+        for id in ("", "x" * 201, "a\0", number):
+            with pytest.raises(InvalidArguments, match="id must be a text of 1 to 200 printable characters"):
+                await app.signal(job, "approved", id=id)
 
 
 async def test_with_an_id_of_ones_own_repeated_calls_send_one_signal(app: Drumbeat) -> None:

@@ -16,7 +16,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
 from drumbeat.core.job import JobState
 from drumbeat.core.step import StepRecord
-from drumbeat.errors import JobFailed, JobTimedOut, NotTransactional, StepError
+from drumbeat.errors import InvalidArguments, JobFailed, JobTimedOut, NotTransactional, StepError, WrongContext
 from drumbeat.handle import JobHandle
 from drumbeat.retry import Snooze
 from drumbeat.step_calls import current_step
@@ -350,16 +350,78 @@ async def call_here(function: Any, *args: Any) -> Any:
     return function(*args)
 
 
-async def test_redis_has_no_transaction_that_a_step_can_share(tmp_path: Path) -> None:
+async def test_redis_has_no_transaction_that_a_step_can_share(tmp_path: Path, called: list[Any]) -> None:
     app = Drumbeat(fresh_url("valkey", tmp_path))
 
     @app.task(retries=0)
     async def work() -> None:
         with pytest.raises(NotTransactional):
-            await current_job().step("a", nothing, conn=object())
+            await current_job().step("a", called.append, "a", conn=object())
+        with pytest.raises(NotTransactional):
+            await asyncio.to_thread(current_job().step_sync, "b", called.append, "b", conn=object())
 
     async with app, run_worker(app):
         await (await work.enqueue()).result(timeout=10)
+    assert called == []
+
+
+async def test_a_connection_that_cannot_be_used_is_refused_before_the_step_is_called(
+    tmp_path: Path, called: list[Any]
+) -> None:
+    app = Drumbeat(fresh_url("sqlite", tmp_path))
+
+    @app.task(retries=0)
+    async def work() -> None:
+        with pytest.raises(InvalidArguments, match="conn is a "):
+            await current_job().step("a", called.append, "a", conn=object())
+        with pytest.raises(InvalidArguments, match="conn is a "):
+            await asyncio.to_thread(current_job().step_sync, "b", called.append, "b", conn=object())
+
+    async with app, run_worker(app):
+        await (await work.enqueue()).result(timeout=10)
+    assert called == []
+
+
+async def test_calls_for_threads_are_refused_on_the_loop(app: Drumbeat, called: list[Any]) -> None:
+    """They would wait for the loop that they keep from running, and with it the whole worker."""
+
+    @app.task(retries=0)
+    async def work() -> None:
+        job = current_job()
+        for call in (
+            lambda: job.step_sync("a", called.append, 1),
+            lambda: job.add_sync("b", [work.bind()]),
+            functools.partial(job.sleep_sync, "1s"),
+            lambda: job.wait_for_sync("approved"),
+        ):
+            with pytest.raises(WrongContext, match="use await job"):
+                call()
+
+    async with app, run_worker(app):
+        await (await work.enqueue()).result(timeout=10)
+    assert called == []
+
+
+async def test_a_def_handler_may_run_a_loop_of_its_own(app: Drumbeat, called: list[Any]) -> None:
+    async def steps() -> list[Any]:
+        job = current_job()
+        made = [await job.step("a", call_here, called.index, 0), await job.step("b", called.index, 0)]
+        await job.sleep("10ms")
+        [added] = await job.add("c", [other.bind()])
+        return [*made, added.created, await job.wait_for("approved", str)]
+
+    @app.task(retries=0)
+    def work() -> list[Any]:
+        return asyncio.run(steps())
+
+    @app.task
+    async def other() -> None: ...
+
+    called.append(0)
+    async with app, run_worker(app):
+        job = await work.enqueue()
+        await app.signal(job.id, "approved", "ann")
+        assert await job.result(timeout=10) == [0, 0, True, "ann"]
 
 
 async def test_a_worker_records_steps_of_many_jobs_in_few_calls(app: Drumbeat) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -12,7 +12,7 @@ from drumbeat.codec import Signature
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.parent_values import is_outcome, is_results, item_type
 from drumbeat.core.edge import Binding, IfParentFails, NewEdge
-from drumbeat.core.job import NewJob
+from drumbeat.core.job import NewJob, Unique
 from drumbeat.errors import InvalidArguments, ParentResultMismatch
 from drumbeat.ids import JobId
 from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
@@ -56,6 +56,23 @@ def check_graph(jobs: Sequence[NewJob[Any]], registry: Registry) -> list[NewEdge
         if job.after:
             _check_bindings(job, by_id, registry)
     return edges
+
+
+def check_unique_keys(jobs: Iterable[NewJob[Any]]) -> None:
+    """Refuse two calls that one job would stand for: all of these are to be stored.
+
+    Raises:
+        InvalidArguments: they are of one task, and have the same unique key.
+    """
+    seen: set[tuple[str, str | None, Unique]] = set()
+    for job in jobs:
+        if job.unique is Unique.NO:
+            continue
+        if (facts := (job.task, job.key, job.unique)) in seen:
+            raise InvalidArguments(
+                f"two calls of {job.task} have the same unique key {job.key!r}: nothing was stored", "key"
+            )
+        seen.add(facts)
 
 
 def _check_acyclic(jobs: Sequence[NewJob[Any]], by_id: Mapping[JobId, NewJob[Any]]) -> None:

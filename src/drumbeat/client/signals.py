@@ -10,7 +10,7 @@ from drumbeat.core.signals import MAX_PAYLOAD_BYTES, MAX_UNREAD_SIGNALS, NewSign
 from drumbeat.errors import AmbiguousKey, InvalidArguments, JobEnded, JobNotFound
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.names import check_key, check_name
+from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.step_calls import check_signal_name
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
@@ -33,6 +33,9 @@ def check_signal_target(
     if (job is None) == (task is None) or (task is None) != (key is None):
         raise InvalidArguments("say which job gets the signal: its id, or task= and key=", "job")
     if job is not None:
+        given: object = job
+        if not isinstance(given, str | JobHandle | SyncJobHandle):
+            raise InvalidArguments(f"a job is named by its id or handle, not {short_repr(given)}", "job")
         return JobId(job.id if isinstance(job, JobHandle | SyncJobHandle) else job), None
     return None, task.name if isinstance(task, Task) else task
 
@@ -43,8 +46,9 @@ def build_signal(job: JobId, name: str, payload: Any, id: str | None, codec: Jso
         InvalidArguments: the name, the id or the payload cannot be stored.
     """
     given: object = id
-    if given is not None and (not isinstance(given, str) or not 0 < len(given) <= MAX_SIGNAL_ID):
-        raise InvalidArguments(f"id must be a text of 1 to {MAX_SIGNAL_ID} characters", "id")
+    if given is not None and not (isinstance(given, str) and 0 < len(given) <= MAX_SIGNAL_ID and given.isprintable()):
+        problem = f"id must be a text of 1 to {MAX_SIGNAL_ID} printable characters, not {short_repr(given)}"
+        raise InvalidArguments(problem, "id")
     try:
         text = encode_result(payload, limit=MAX_PAYLOAD_BYTES, codec=codec)
     except Unstorable as error:
@@ -61,7 +65,7 @@ async def find_job_of_key(store: Store, task: str, key: str) -> JobId:
     """
     live = await store.steps.find_live(check_name("task", task), check_key(key))
     if len(live) > 1:
-        raise AmbiguousKey(task, key, live)
+        raise AmbiguousKey(task, key, sorted(live))
     if live:
         return live[0]
     for job in await find_jobs(store, JobFilter(task=task, key=key, limit=1, preview=0)):

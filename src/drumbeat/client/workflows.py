@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.client.graphs import check_graph
+from drumbeat.client.graphs import check_graph, check_unique_keys
+from drumbeat.clock import Clock
 from drumbeat.core.dependencies import NewGraph, NewWorkflow
 from drumbeat.core.edge import NewEdge
-from drumbeat.core.job import AddResult, Cancelled, NewJob, ReplayResult
+from drumbeat.core.job import AddResult, Cancelled, EndedJob, NewJob, ReplayResult
 from drumbeat.core.workflow import Workflow
-from drumbeat.durations import Duration
+from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, WorkflowError, WorkflowNotFound
 from drumbeat.flow import Flow, build_workflow
-from drumbeat.flow_parts import Group, Part
-from drumbeat.ids import is_job_id
+from drumbeat.flow_parts import Group, Part, list_calls
+from drumbeat.ids import JobId, is_job_id
 from drumbeat.names import short_repr
 from drumbeat.store import workflow_acts
 from drumbeat.store.protocol import Store
@@ -34,7 +35,12 @@ class WorkflowClient:
     async def store(self) -> Store:
         raise NotImplementedError
 
-    async def result(self, id: Any, timeout: Duration | None) -> Any:
+    clock: Clock
+
+    async def result(self, id: JobId, timeout: Duration | None) -> Any:
+        raise NotImplementedError
+
+    async def wait_for_end(self, id: JobId, limit: float | None) -> EndedJob:
         raise NotImplementedError
 
     async def add_graph(self, jobs: Sequence[NewJob[Any]], workflow: NewWorkflow | None = None) -> list[AddResult]:
@@ -44,15 +50,28 @@ class WorkflowClient:
         return (await store.dependencies.add(NewGraph(jobs=jobs, edges=edges, workflow=workflow))).results
 
     def check_graph(self, jobs: Iterable[NewJob[Any]]) -> tuple[list[NewJob[Any]], list[NewEdge]]:
-        checked = list(jobs)
+        checked = list_calls("a workflow", jobs)
         check_calls(checked, MAX_WORKFLOW_JOBS, "a workflow")
+        check_unique_keys(checked)
         return checked, check_graph(checked, self.registry)
 
     async def workflow_result(self, id: str, timeout: Duration | None) -> Any:
-        store = await self.store()
+        limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
+        store, began = await self.store(), self.clock.monotonic()
+        last: JobId | None = None
+        while True:
+            found = await self._find_last_job(store, id)
+            if found == last:
+                return await self.result(last, 0)
+            # Before it ends it may add jobs that wait for it.
+            last = found
+            left = None if limit is None else max(0.0, began + limit - self.clock.monotonic())
+            await self.wait_for_end(last, left)
+
+    async def _find_last_job(self, store: Store, id: str) -> JobId:
         match await store.workflows.list_sinks(id):
             case [last]:
-                return await self.result(last, timeout)
+                return last
             case []:
                 raise WorkflowNotFound(id)
             case _:

@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import typing
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from drumbeat.core.edge import Binding
 from drumbeat.core.job import Failure, JobState
-from drumbeat.errors import WrongContext
+from drumbeat.errors import InvalidArguments, WrongContext
 from drumbeat.ids import JobId
 
 R_co = TypeVar("R_co", covariant=True)
 REFERENCE_INSIDE = (
     "contains the result of another job inside of another value: give it as a whole argument, such as "
     "render.bind(fetched.result), or let the task take several"
+)
+NOT_KNOWN_YET = (
+    "the result of another job is not known yet: give it as a whole argument, such as render.bind(fetched.result), and take of "
+    "it there what is needed"
 )
 
 
@@ -39,6 +43,15 @@ class ParentReference:
     def __repr__(self) -> str:
         count = len(self.parents)
         return f"<{self.binding} of {self.parents[0] if count == 1 else f'{count} jobs'}>"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InvalidArguments(NOT_KNOWN_YET)
+
+    # Text of it would be stored as an argument like any other.
+    __str__ = __format__ = __bool__ = __len__ = __iter__ = __getitem__ = __call__ = __add__ = __radd__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(NOT_KNOWN_YET, name=name, obj=self)
 
 
 class JobOutcome(msgspec.Struct, Generic[R_co], frozen=True, kw_only=True):

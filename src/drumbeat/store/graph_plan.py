@@ -11,15 +11,17 @@ from drumbeat.core.dependencies import (
     IfParentFails,
     NewEdge,
     NewGraph,
+    NewWorkflow,
     ParentEvent,
     judge_edge,
     parent_event,
     parent_failure,
 )
 from drumbeat.core.job import LIVE_STATES, AddResult, Failure, JobState, NewJob
-from drumbeat.errors import UniqueConflict
+from drumbeat.errors import JobExpired, JobNotFound, UniqueConflict, WorkflowError
 from drumbeat.ids import JobId
 from drumbeat.store.dependency_rows import ParentRow, ReleaseRow, is_still_followed
+from drumbeat.store.job_reads import missing_job_error
 
 
 class EdgeRow(NamedTuple):
@@ -64,6 +66,32 @@ def refuse_conflicts(graph: NewGraph, answers: Iterable[AddResult]) -> None:
     for job, holder in taken:
         if is_whole or job.id in named:
             raise UniqueConflict(job.id, job.key or "", holder, done="stored")
+
+
+def refuse_stored(workflow: NewWorkflow, jobs: Sequence[NewJob], answers: Iterable[AddResult]) -> None:
+    """Refuse a new workflow with a job that is stored already, by itself or in another one."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer.id == job.id and not answer.created:
+            raise stored_job_error(workflow, job)
+
+
+def stored_job_error(workflow: NewWorkflow, job: NewJob) -> WorkflowError:
+    return WorkflowError(
+        f"workflow {workflow.name!r} was not stored: job {job.id} ({job.task}), one of its calls, is stored already: "
+        "bind another call",
+        workflow.id,
+    )
+
+
+def missing_parent_error(graph: NewGraph, parent: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
+    """The error for a parent that is in no table."""
+    error = missing_job_error(parent, pruned_before)
+    if isinstance(error, JobExpired):
+        return error
+    children = {edge.child for edge in graph.edges if edge.parent == parent}
+    task = next((job.task for job in graph.jobs if job.id in children), "")
+    problem = f"no job {parent}, for which a call of {task} is to wait: a parent is stored before, or by the same call"
+    return JobNotFound(parent, problem)
 
 
 def outside_parents(jobs: Iterable[NewJob], edges: Iterable[NewEdge]) -> list[JobId]:

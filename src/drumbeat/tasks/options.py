@@ -17,6 +17,7 @@ from drumbeat.core.edge import IfParentFails
 from drumbeat.core.job import Job, NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
+from drumbeat.flow_parts import list_calls
 from drumbeat.ids import JobId
 from drumbeat.names import ErrorClass, short_repr
 from drumbeat.retry import (
@@ -276,7 +277,7 @@ def has_parents(jobs: Iterable[NewJob[Any]]) -> bool:
 
 def check_new_jobs(jobs: Iterable[NewJob[Any]], *, conn: Any = None) -> list[NewJob[Any]]:
     """Check the jobs of `enqueue_many`."""
-    listed = list(jobs)
+    listed = list_calls("enqueue_many", jobs)
     check_calls(listed, MAX_JOBS_AT_ONCE, "enqueue_many")
     if conn is not None and has_parents(listed):
         raise InvalidArguments(PARENTS_IN_TRANSACTION, "after")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +20,7 @@ from drumbeat.names import short_repr
 
 Parent = JobHandle[Any] | SyncJobHandle[Any] | NewJob[Any] | Node[Any] | JobId | str
 """A job that another one can wait for: it exists, or is stored by the same call."""
+_JOBS = (JobHandle, SyncJobHandle, NewJob, Node)
 ParentPolicy = Literal["cancel", "run", "wait"]
 
 
@@ -31,21 +34,32 @@ def parse_parents(after: object) -> tuple[JobId, ...]:
         raise InvalidArguments(f"after must be a list of jobs, such as after=[job], not {short_repr(after)}", "after")
     ids = [_parse_parent(each) for each in after]
     if len(set(ids)) < len(ids):
-        twice = next(id for number, id in enumerate(ids) if id in ids[:number])
+        twice = next(id for id, count in Counter(ids).items() if count > 1)
         raise InvalidArguments(f"after names job {twice} twice", "after")
     return tuple(ids)
 
 
 def _parse_parent(parent: object) -> JobId:
-    if isinstance(parent, JobHandle | SyncJobHandle | NewJob | Node):
+    if isinstance(parent, _JOBS):
         return parent.id
     if isinstance(parent, str) and is_job_id(parent):
         return JobId(parent)
     if isinstance(parent, ParentReference):
         raise InvalidArguments("after takes jobs, not their results: after=[node], not after=[node.result]", "after")
+    if inspect.isawaitable(parent):
+        if isinstance(parent, Coroutine):
+            parent.close()
+        raise InvalidArguments(
+            "after takes jobs that are stored: await it first, as in after=[await render.enqueue()]", "after"
+        )
     raise InvalidArguments(
         f"after takes handles of jobs, their ids, and calls made by task.bind(...), not {short_repr(parent)}", "after"
     )
+
+
+def is_job(value: object) -> bool:
+    """Whether it is a job, or the method `result` of a handle, where the result of a job may be meant."""
+    return isinstance(value, _JOBS) or isinstance(getattr(value, "__self__", None), _JOBS)
 
 
 def parse_policy(value: object) -> IfParentFails:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 from drumbeat.codec import Signature
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.loop_check import awaited_on_loop, check_no_loop
 from drumbeat.names import check_option_names, short_repr
 from drumbeat.protocols import Enqueuer, ShareEncoder
 from drumbeat.sync_loop import SYNC_LOOP
 
-from .loop_check import awaited_on_loop, check_no_loop
 from .options import check_timeout
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, check_function
 from .registry import add_unique

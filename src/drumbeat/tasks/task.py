@@ -7,23 +7,23 @@ Calling a task directly calls the function. A task reaches its app through the `
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from drumbeat.codec import MAX_PAYLOAD, JobOutcome, ParentReference, Results, Signature
+from drumbeat.codec import MAX_PAYLOAD, ParentReference, Signature
 from drumbeat.context import CURRENT_JOB
 from drumbeat.core.edge import IfParentFails, NewEdge
 from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
-from drumbeat.flow_parts import Group, Link, Part, chord
+from drumbeat.flow_parts import Mapped
 from drumbeat.foreign_words import METHODS
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 
 from .follow_up import DeadLetterSignature, SuccessSignature
-from .loop_check import awaited_on_loop, check_no_loop, mark_as_async
 from .options import (
     PARENTS_IN_TRANSACTION,
     POLICY_WITHOUT_PARENTS,
@@ -32,7 +32,7 @@ from .options import (
     Options,
     parse_enqueue_options,
 )
-from .parents import build_edges
+from .parents import build_edges, is_job
 from .registered_function import AsyncCallable, AsyncFunction, RegisteredFunction, SyncFunction, source_location_of
 
 _NO_OVERRIDES = EnqueueOverrides()
@@ -64,7 +64,7 @@ class ArgumentCodec(Protocol):
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
 
-class Task(RegisteredFunction[P, R]):
+class Task(RegisteredFunction[P, R], Mapped):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
     runs_user_code = True
@@ -112,26 +112,6 @@ class Task(RegisteredFunction[P, R]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob[R]:
         """A call to be enqueued together with others by `app.enqueue_many`, or as a part of a workflow."""
         return self._build_job(args, kwargs)
-
-    @overload
-    def map(self: Link[T, R], items: Iterable[T], *, then: Link[Results[R], S]) -> Part[S]: ...
-    @overload
-    def map(self: Link[T, R], items: Iterable[T], *, then: Link[list[R], S]) -> Part[S]: ...
-    @overload
-    def map(self: Link[T, R], items: Iterable[T], *, then: Link[Results[JobOutcome[R]], S]) -> Part[S]: ...
-    @overload
-    def map(self: Link[T, R], items: Iterable[T], *, then: Link[list[JobOutcome[R]], S]) -> Part[S]: ...
-    @overload
-    def map(self: Link[T, R], items: Iterable[T]) -> Group[R]: ...
-    def map(self, items: Iterable[Any], *, then: Link[Any, S] | None = None) -> Part[S] | Group[R]:
-        """A call for each item, up to 100,000, and then one of `then`, which takes all results: a part of a workflow.
-
-            await app.workflow("thumbnails", resize.map(paths, then=publish)).enqueue()
-
-        `then` takes `Results[R]`, read in pages, or up to 1,000 results as `list[R]`.
-        """
-        calls = Group([self._build_job((item,), {}) for item in items])
-        return calls if then is None else chord(calls, then)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
         """The same task with other options for the next enqueue: a delay, a queue, a key, a transaction of your own.
@@ -213,6 +193,11 @@ class Task(RegisteredFunction[P, R]):
         except InvalidArguments:
             # Only here are results of other jobs looked for: other calls do not pay for it.
             given = (*args, *kwargs.values())
+            if any(map(is_job, given)):
+                raise InvalidArguments(
+                    f"{self.name}: a job is no argument: give its result, as node.result of what flow.add(...) gave, or what "
+                    "await job.result() returned"
+                ) from None
             if not isinstance(signature, Signature) or not any(type(value) is ParentReference for value in given):
                 raise
             text, references = signature.encode_bound(args, kwargs, limit=settings.payload_limit)
@@ -257,7 +242,7 @@ class SyncTask(SyncFunction[P, R], Task[P, R]):
     """A task whose function is `def`."""
 
 
-class BoundTask(Generic[P, R]):
+class BoundTask(Mapped, Generic[P, R]):
     """A task with options for the next enqueue. It cannot be called."""
 
     __slots__ = ("_overrides", "_task")

@@ -24,7 +24,7 @@ from drumbeat.core.job import Job, JobState, NewJob
 from drumbeat.durations import Duration, from_us, microseconds, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.events import AttemptFailed, JobStarted
-from drumbeat.handle import JobHandle
+from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import JobId, simulated_ids
 from drumbeat.store.urls import open_store
 from drumbeat.tasks import Task
@@ -34,11 +34,16 @@ from drumbeat.testing.kit_worker import REAL_WAIT, KitWorker
 from drumbeat.testing.loop_turns import is_quiet, run_ready
 from drumbeat.testing.perform import perform
 from drumbeat.testing.virtual_clock import VirtualClock
+from drumbeat.worker.store_clock import MARGIN_SECONDS
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
     from drumbeat.testing.sync_kit import SyncKit
 
+POLL_LATENESS_US = round(MARGIN_SECONDS * 1e6)
+"""By which a worker looks for a job after it is due."""
+MAX_LATENESS_US = 10_000
+"""What falls due so much after an `advance` still counts as within: it was put off by what ran before it."""
 CLAIM_STEP_US = 1_000
 """A worker claims up to so late, by the clock: time passes as far for work that is due."""
 MAX_STEPS_TO_CLAIM = 200
@@ -192,21 +197,30 @@ class Kit(EnqueuedJobs):
     async def advance(self, by: Duration) -> None:
         """Let time pass: whatever falls due within it runs at its time, retries, delays, fires, leases and time-outs.
 
+        What runs takes a fraction of a millisecond, and what waits from then on (a sleep, a retry) falls due so much later:
+        that still counts as within.
+
         Raises:
             InvalidArguments: `by` is negative, or no duration.
             AssertionError: a handler waits for something that does not come, and does not time out within this time.
         """
         end = self.clock.passed_us + microseconds(by, name="advance", error=InvalidArguments)
-        await self._settle(until=end)
+        lateness = POLL_LATENESS_US + await self._settle_timed(until=end)
         while True:
             due = await self._next_event()
-            if due is None or due > end:
+            if due is None or due > end + min(lateness, MAX_LATENESS_US):
                 break
             self.clock.move_to(due)
-            await self._settle(until=end)
+            lateness += POLL_LATENESS_US + await self._settle_timed(until=end)
         self.clock.move_to(end)  # the worker's own upkeep is done now, once
         await self._settle(until=end)
         self._check_failures()
+
+    async def _settle_timed(self, until: int) -> int:
+        """Returns how much time it took, in microseconds."""
+        began = self.clock.passed_us
+        await self._settle(until=until)
+        return self.clock.passed_us - began
 
     async def _next_event(self) -> int | None:
         """The next time at which something may happen, as `passed_us`."""
@@ -309,16 +323,16 @@ class Kit(EnqueuedJobs):
         without a job in the store. What it raises is raised here."""
         return await perform(self._internals, job)
 
-    async def job(self, job: Task[..., Any] | JobHandle[Any] | JobId | str) -> Job:
+    async def job(self, job: Task[..., Any] | JobHandle[Any] | SyncJobHandle[Any] | JobId | str) -> Job:
         """The newest job of this task, or the job with this id or handle."""
         if not isinstance(job, Task):
-            return await self.app.jobs.show(job.id if isinstance(job, JobHandle) else JobId(str(job)))
+            return await self.app.jobs.show(job.id if isinstance(job, JobHandle | SyncJobHandle) else JobId(str(job)))
         found = await self._find(task=job.name, limit=1)
         if not found:
             raise AssertionError(f"there is no job of task {job.name!r}")
         return found[0]
 
-    async def result(self, job: Task[..., Any] | JobHandle[Any] | JobId | str) -> Any:
+    async def result(self, job: Task[..., Any] | JobHandle[Any] | SyncJobHandle[Any] | JobId | str) -> Any:
         """The result of that job; it must have ended."""
         record = await self.job(job)
         return await self.app.jobs.handle(record.id).result(timeout=0)

@@ -109,6 +109,8 @@ class JobSteps:
             self._learn(await self._port.load(self._job.id))
         if (known := self._known.get((StepKind.STEP, name))) is not None:
             return self._decode(known, returns)
+        if conn is not None:
+            self._context.transactional.check_connection(conn, sync=False)
         started = self._context.now()
         with self._inside(name):
             if inspect.iscoroutinefunction(function):
@@ -135,6 +137,8 @@ class JobSteps:
             self._learn(self._port.load_sync(self._job.id))
         if (known := self._known.get((StepKind.STEP, name))) is not None:
             return self._decode(known, returns)
+        if conn is not None:
+            self._context.transactional.check_connection(conn, sync=True)
         started = self._context.now()
         with self._inside(name):
             value = function(*args, **kwargs)

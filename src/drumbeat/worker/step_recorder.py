@@ -47,9 +47,15 @@ class StepRecorder:
         self._is_closed = False
 
     async def load(self, job: JobId) -> list[StepRecord]:
+        return await self._on_loop(self._load(job))
+
+    async def _load(self, job: JobId) -> list[StepRecord]:
         return (await self._read_backoff.retry(lambda: self._store.load([job])))[job]
 
     async def record(self, step: NewStep) -> bool:
+        return await self._on_loop(self._record(step))
+
+    async def _record(self, step: NewStep) -> bool:
         if self._is_closed:
             raise Aborted(AbortReason.DRAINING)  # a thread that outlived its worker
         recorded: asyncio.Future[bool] = self._loop.create_future()
@@ -58,26 +64,32 @@ class StepRecorder:
         return await recorded
 
     async def take_signal(self, wait: SignalWait) -> TakenSignal:
+        return await self._on_loop(self._take_signal(wait))
+
+    async def _take_signal(self, wait: SignalWait) -> TakenSignal:
         return await self._write_backoff.retry(lambda: self._store.take_signal(self._identity(), wait))
 
     def take_signal_sync(self, wait: SignalWait) -> TakenSignal:
-        return self._call_from_thread(self.take_signal(wait))
+        return self._call_from_thread(self._take_signal(wait))
 
     def load_sync(self, job: JobId) -> list[StepRecord]:
-        return self._call_from_thread(self.load(job))
+        return self._call_from_thread(self._load(job))
 
     def record_sync(self, step: NewStep) -> bool:
-        return self._call_from_thread(self.record(step))
+        return self._call_from_thread(self._record(step))
 
     async def page_results(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
         read = self._whole_store.dependencies.page_results
-        return await self._read_backoff.retry(lambda: read(job, argument, after, limit))
+        return await self._on_loop(self._read_backoff.retry(lambda: read(job, argument, after, limit)))
 
     def page_results_sync(self, job: JobId, argument: str, after: int, limit: int) -> list[ParentResult]:
         return self._call_from_thread(self.page_results(job, argument, after, limit))
 
     async def add_graph(self, graph: NewGraph) -> GraphAnswer:
         """Store what a running job adds, in its own workflow."""
+        return await self._on_loop(self._add_graph(graph))
+
+    async def _add_graph(self, graph: NewGraph) -> GraphAnswer:
         assert graph.step is not None
         store, job = self._whole_store, graph.step.claim.id
         workflow = (await self._read_backoff.retry(lambda: get_job(store, job))).workflow
@@ -86,7 +98,7 @@ class StepRecorder:
         return await self._write_backoff.retry(lambda: store.dependencies.add(added))
 
     def add_graph_sync(self, graph: NewGraph) -> GraphAnswer:
-        return self._call_from_thread(self.add_graph(graph))
+        return self._call_from_thread(self._add_graph(graph))
 
     async def run_in_thread(self, call: Callable[[], Any]) -> Any:
         return await self._threads.run(call)
@@ -101,7 +113,7 @@ class StepRecorder:
             await self._wakeup.wait()
             self._wakeup.clear()
             while batch := self._take_batch():
-                await self._record(batch)
+                await self._record_batch(batch)
             if self._is_closed:
                 return
 
@@ -117,7 +129,7 @@ class StepRecorder:
         wanted = [each for each in batch if not each[1].done()]
         return wanted or (self._take_batch() if batch else [])
 
-    async def _record(self, batch: list[tuple[NewStep, "asyncio.Future[bool]"]]) -> None:
+    async def _record_batch(self, batch: list[tuple[NewStep, "asyncio.Future[bool]"]]) -> None:
         steps = [step for step, _ in batch]
         try:
             statuses = await self._write_backoff.retry(lambda: self._store.record(self._identity(), steps))
@@ -129,6 +141,12 @@ class StepRecorder:
         for (_, recorded), status in zip(batch, statuses, strict=True):
             if not recorded.done():
                 recorded.set_result(status is WriteStatus.APPLIED)
+
+    async def _on_loop(self, call: Coroutine[Any, Any, T]) -> T:
+        """Handlers in threads may run a loop of their own, as by `asyncio.run`."""
+        if asyncio.get_running_loop() is self._loop:
+            return await call
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
 
     def _call_from_thread(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()

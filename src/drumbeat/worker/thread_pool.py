@@ -56,7 +56,11 @@ class ThreadPool:
         self._started = 0
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """Call in a thread; returns its value or raises its exception. Cancellation abandons the thread."""
+        """Call in a thread; returns its value or raises its exception. Cancellation abandons the thread.
+
+        May be awaited on another loop: handlers in threads may run one of their own."""
+        if asyncio.get_running_loop() is not self._loop:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.run(call), self._loop))
         submitted = self.submit(call)
         await self.wait(submitted)
         if submitted.error is not None:

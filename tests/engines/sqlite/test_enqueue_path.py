@@ -50,7 +50,7 @@ PATH = [
 FLUSH_DELAY = ("store/sqlite/wake.py", "SqliteNotifier.flush_delay")
 LEAF_CALLS = {
     # Before it is submitted: the loop, the id, tracing, the open store, free disk space.
-    ("tasks/loop_check.py", "awaited_on_loop"),
+    ("loop_check.py", "awaited_on_loop"),
     ("ids.py", "new_job_id"),
     ("ids.py", "_IdGenerator._start_millisecond"),
     ("tracing.py", "get_span_factory"),

@@ -22,8 +22,14 @@ from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFoun
 from drumbeat.ids import InstanceId, JobId, is_job_id
 from drumbeat.store.completion_rows import encode_failure
 from drumbeat.store.dependency_rows import ParentRow, ReleaseRow, group_releases
-from drumbeat.store.graph_plan import GraphPlan, outside_parents, plan_graph, refuse_conflicts
-from drumbeat.store.job_reads import missing_job_error
+from drumbeat.store.graph_plan import (
+    GraphPlan,
+    missing_parent_error,
+    outside_parents,
+    plan_graph,
+    refuse_conflicts,
+    refuse_stored,
+)
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.insert import (
     MIN_ROWS_PER_SECOND,
@@ -120,13 +126,13 @@ class PostgresGraphInserter:
         attempts: _Attempts,
         session: Session,
     ) -> Inserted:
-        await self._find_ended(parents, found, session)
+        await self._find_ended(graph, parents, found, session)
         ended = [id for id in parents if found[id].state not in (JobState.PENDING, JobState.RUNNING)]
         releases = await self._lock_releases(ended, attempts, session) if ended else []
         plan = await _plan(graph, new, found, releases)
         if plan.kept:
             await session.execute(self._sql.keep_results, sorted(plan.kept))
-        await self._insert_workflow(graph, new, session)
+        await self._insert_workflow(graph, new, answers, session)
         if not new:
             return Inserted(GraphAnswer(results=answers))
         if plan.live_parents:
@@ -138,7 +144,9 @@ class PostgresGraphInserter:
         dues = (due_at(job, now) for job in new if not plan.open_parents.get(job.id) and job.id not in plan.cancelled)
         return Inserted(GraphAnswer(results=answers), min(dues, default=None), bool(releases))
 
-    async def _find_ended(self, parents: Sequence[JobId], found: dict[JobId, ParentRow], session: Session) -> None:
+    async def _find_ended(
+        self, graph: NewGraph, parents: Sequence[JobId], found: dict[JobId, ParentRow], session: Session
+    ) -> None:
         """Add those that are not live to `found`.
 
         Raises:
@@ -157,7 +165,7 @@ class PostgresGraphInserter:
             if missing and await session.fetch(self._sql.known, [id for id in missing if is_job_id(id)], 0):
                 raise RetryTransaction
         if missing:
-            raise missing_job_error(missing[0], await session.fetchval(self._jobs.pruned_before))
+            raise missing_parent_error(graph, missing[0], await session.fetchval(self._jobs.pruned_before))
 
     async def _lock_releases(self, ended: Sequence[JobId], attempts: _Attempts, session: Session) -> list[ReleaseRow]:
         """What is left of these parents, locked. Where some are being followed just now, we begin anew behind them: to wait
@@ -169,9 +177,11 @@ class PostgresGraphInserter:
             raise RetryTransaction
         return releases
 
-    async def _insert_workflow(self, graph: NewGraph, new: Sequence[NewJob], session: Session) -> None:
+    async def _insert_workflow(
+        self, graph: NewGraph, new: Sequence[NewJob], answers: Sequence[AddResult], session: Session
+    ) -> None:
         named = {job.workflow for job in new if job.workflow is not None}
-        own = graph.workflow if new or not graph.jobs else None
+        own = graph.workflow
         wanted = sorted(named | ({own.id} if own is not None else set()))
         if not wanted:
             return
@@ -184,6 +194,7 @@ class PostgresGraphInserter:
                 raise WorkflowNotFound(id)
         if own is None or own.id in known:
             return
+        refuse_stored(own, graph.jobs, answers)
         if own.unique:
             await session.fetch(self._sql.exclude_namesakes, own.name)
             live = await session.fetchval(self._sql.live_namesake, own.name)

@@ -18,6 +18,7 @@ from drumbeat.core.step import NewStep
 from drumbeat.errors import ClaimLost, InvalidArguments
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store import sqlfile
+from drumbeat.store.driver_kinds import detect_kind
 from drumbeat.store.postgres import drivers
 from drumbeat.store.postgres.connections import PostgresAddress
 from drumbeat.store.postgres.job_transaction import PostgresTransaction, TransactionPool
@@ -45,6 +46,9 @@ class PostgresTransactional:
         self._record_step = in_schema(_SQL.record_step, namespace)
         self._send_signal = in_schema(_SQL.send_signal, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
+
+    def check_connection(self, conn: Any, *, sync: bool) -> None:
+        detect_kind(conn, drivers.KINDS, sync=sync)
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         if not jobs:

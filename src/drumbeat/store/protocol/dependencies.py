@@ -34,6 +34,7 @@ class DependencyStore(Protocol):
             JobNotFound, JobExpired: a parent does not exist, or no longer; nothing was stored.
             UniqueConflict: a live job holds the unique key of a job that another one of this call waits for, or of any job of a
                 graph with `workflow` or `step`; nothing was stored.
+            WorkflowError: `workflow` is new, and a job is stored already, by itself or in another; nothing was stored.
             WorkflowConflict: workflow.unique, and another of its name is live; nothing was stored.
             WorkflowCancelled: a new job names a workflow that was cancelled; nothing was stored.
             WorkflowNotFound: a new job names a workflow that does not exist; nothing was stored.

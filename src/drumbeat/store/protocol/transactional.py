@@ -57,6 +57,11 @@ class Transactional(Protocol):
         Errors of the caller's connection: as its driver raises them.
     """
 
+    def check_connection(self, conn: Any, *, sync: bool) -> None:
+        """Only raise what is said above, as far as the kind of the connection tells: for what is to be refused before anything
+        is done. `sync`: it is for a `_sync` form."""
+        ...
+
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         """As `JobStore.add`, but it takes effect with the caller's commit, which also wakes workers if `notify`."""
         ...

@@ -19,14 +19,13 @@ from drumbeat.core.dependencies import (
 from drumbeat.core.job import JobState
 from drumbeat.errors import (
     DrumbeatError,
-    JobNotFound,
     UniqueConflict,
     WorkflowCancelled,
     WorkflowConflict,
     WorkflowNotFound,
 )
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
-from drumbeat.store.job_reads import missing_job_error
+from drumbeat.store.graph_plan import missing_parent_error, stored_job_error
 from drumbeat.store.malformed import join_reasons, log_faults, undecodable_failure
 from drumbeat.store.protocol.dependencies import MAX_BOUND_PARENTS
 from drumbeat.store.redis.connection import Value
@@ -48,7 +47,7 @@ class RedisDependencies:
     async def add(self, graph: NewGraph) -> GraphAnswer:
         for edge in graph.edges:
             if not is_job_id(edge.parent):
-                raise JobNotFound(edge.parent)
+                raise missing_parent_error(graph, edge.parent, None)
         timeout = call_timeout(len(graph.jobs) + len(graph.edges))
         status, *facts = await self._pool.run("add_graph", *_graph_arguments(graph), timeout=timeout)
         match status:
@@ -139,6 +138,9 @@ def _edge_arguments(edges: Iterable[NewEdge]) -> list[Value]:
 
 def _refusal(graph: NewGraph, status: bytes, facts: Sequence[Any]) -> DrumbeatError:
     match status:
+        case b"stored_before":
+            assert graph.workflow is not None
+            return stored_job_error(graph.workflow, graph.jobs[facts[0] - 1])
         case b"held":
             position, holder = facts
             job = graph.jobs[position - 1]
@@ -151,7 +153,8 @@ def _refusal(graph: NewGraph, status: bytes, facts: Sequence[Any]) -> DrumbeatEr
         case b"unknown":
             return WorkflowNotFound(facts[0].decode())
         case _:
-            return missing_job_error(unpack_id(facts[0]), int_or_zero(facts[1] if len(facts) > 1 else None))
+            pruned_before = int_or_zero(facts[1] if len(facts) > 1 else None)
+            return missing_parent_error(graph, unpack_id(facts[0]), pruned_before)
 
 
 def _decode_results(flat: Sequence[Any]) -> list[ParentResult]:

@@ -9,5 +9,5 @@ class RedisTransactional:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise NotTransactional("Redis")
 
-    add = add_sync = complete = complete_sync = transaction = _refuse
+    check_connection = add = add_sync = complete = complete_sync = transaction = _refuse
     record_step = record_step_sync = send_signal = send_signal_sync = _refuse

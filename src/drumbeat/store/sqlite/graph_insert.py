@@ -8,15 +8,22 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from drumbeat.core.claim import WriteStatus
-from drumbeat.core.dependencies import GraphAnswer, NewGraph, NewWorkflow
+from drumbeat.core.dependencies import GraphAnswer, NewGraph
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.core.step import NewStep
 from drumbeat.core.uniqueness import select_new, unique_keys
 from drumbeat.errors import WorkflowCancelled, WorkflowConflict, WorkflowNotFound
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.dependency_rows import group_releases
-from drumbeat.store.graph_plan import EdgeRow, GraphPlan, outside_parents, plan_graph, refuse_conflicts
-from drumbeat.store.job_reads import missing_job_error
+from drumbeat.store.graph_plan import (
+    EdgeRow,
+    GraphPlan,
+    missing_parent_error,
+    outside_parents,
+    plan_graph,
+    refuse_conflicts,
+    refuse_stored,
+)
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import EngineStatements
 from drumbeat.store.sqlite import rows
@@ -43,7 +50,7 @@ class SqliteGraphInserter:
             if refused is not None:
                 return refused
         answers, new = self._select_new(write, graph)
-        self._insert_workflow(write, graph.workflow, {job.workflow for job in new if job.workflow is not None})
+        self._insert_workflow(write, graph, answers, {job.workflow for job in new if job.workflow is not None})
         if new:
             self._insert(write, graph, new)
         if graph.step is not None and graph.instance is not None:
@@ -69,7 +76,10 @@ class SqliteGraphInserter:
             refuse_conflicts(graph, answers)
         return answers, new
 
-    def _insert_workflow(self, write: WriteContext, workflow: NewWorkflow | None, named: Collection[str]) -> None:
+    def _insert_workflow(
+        self, write: WriteContext, graph: NewGraph, answers: Sequence[AddResult], named: Collection[str]
+    ) -> None:
+        workflow = graph.workflow
         own = set() if workflow is None else {workflow.id}
         if not named and not own:
             return
@@ -81,6 +91,7 @@ class SqliteGraphInserter:
                 raise WorkflowNotFound(id)
         if workflow is None or workflow.id in known:
             return
+        refuse_stored(workflow, graph.jobs, answers)
         if workflow.unique:
             live = write.db.value(self._sql.live_namesake, {"name": workflow.name})
             if live is not None:
@@ -121,7 +132,7 @@ class SqliteGraphInserter:
         parents = {row.id: row for row in read_parents(write.db, self._sql.parents, wanted)} if named else {}
         for id in named:
             if id not in parents:
-                raise missing_job_error(id, write.db.value(self._jobs.pruned_before))
+                raise missing_parent_error(graph, id, write.db.value(self._jobs.pruned_before))
         releases = read_releases(write.db, self._sql.releases_of, wanted) if named else []
         return plan_graph(new, graph.edges, parents, group_releases(releases))
 

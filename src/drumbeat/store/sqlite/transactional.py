@@ -52,6 +52,9 @@ class SqliteTransactional:
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
 
+    def check_connection(self, conn: Any, *, sync: bool) -> None:
+        detect_kind(conn, SUPPORTED_KINDS, sync=sync)
+
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._run_on(conn, partial(self._add, jobs)) if jobs else []
 

@@ -4,8 +4,8 @@
 -- 9 if it is to be the only live one of its name: 1; 10 number of kinds of edges, and of each if_fails, binding, argument; number of runs
 -- of edges, and of each child, number of the kind, ids of the parents, concatenated; then new jobs (see _read_jobs.lua), if any
 -- returns: stored, and of each job that was not stored its position and the id that stands for it, flat; or what prevented it: stale;
--- duplicate, the record; held, position, holder; conflict, the live workflow; cancelled or unknown, a workflow; missing, a parent,
--- pruned_before
+-- duplicate, the record; stored_before, position; held, position, holder; conflict, the live workflow; cancelled or unknown, a
+-- workflow; missing, a parent, pruned_before
 -- include: _handoff
 -- include: _read_jobs
 -- include: _dependencies
@@ -130,6 +130,12 @@ local function check_workflows()
   end
 end
 
+-- A new workflow has no job that is stored already, by itself or in another one.
+for i = 1, is_new_workflow and #refused or 0, 2 do
+  if refused[i + 1] == asked[refused[i]] then
+    return {'stored_before', refused[i]}
+  end
+end
 local position, holder = find_held()
 if position then
   return {'held', position, holder}
