@@ -76,6 +76,7 @@ def services():  # type: ignore[no-untyped-def]
 
 
 async def run_scenario(orders: int) -> None:
+    print(f"{orders} orders: each is killed at eight places, one after another ...", flush=True)
     with services() as db:
         for table in (
             "charge (key TEXT UNIQUE, cents)",

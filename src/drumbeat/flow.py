@@ -149,4 +149,4 @@ def build_workflow(name: str, labels: Mapping[str, str] | None, unique: bool) ->
     if not isinstance(unique, bool):
         raise InvalidArguments(f"unique must be True or False, not {short_repr(unique)}", "unique")
     checked = {check_name("label", key): value for key, value in given.items()}
-    return NewWorkflow(id=new_job_id(), name=check_key(name, kind="a workflow's name"), labels=checked, unique=unique)
+    return NewWorkflow(id=new_job_id(), name=check_key(name, kind="workflow name"), labels=checked, unique=unique)

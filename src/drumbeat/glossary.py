@@ -25,8 +25,11 @@ TERMS = tuple(
         ("dependency", "That a job, the child, waits until another one, its parent, has ended."),
         (
             "workflow",
-            "Jobs that were stored together under a name, with their dependencies: a graph that is one thing.",
+            "Jobs that were stored together under a name, with their dependencies; shown, cancelled and replayed as one.",
         ),
+        ("step", "A named part of a handler. Once its result is on record, later runs of the job do not repeat it."),
+        ("suspended", "A pending job whose run ended with a sleep or a wait for a signal; a later run continues it."),
+        ("signal", "A named message to one job, with a payload. One wait of that job reads it, once."),
         ("lineage", "Which job enqueued which: the ancestors of a job, and the tree of jobs below it."),
         (
             "outcome",
@@ -46,7 +49,10 @@ TERMS = tuple(
         ),
         ("running", "State of a job that an instance has claimed."),
         ("succeeded", "Final state of a job whose handler returned."),
-        ("cancelled", "Final state of a job that a user or program cancelled."),
+        (
+            "cancelled",
+            "Final state of a job that a user or program cancelled, or that was cancelled because a parent failed.",
+        ),
         ("expired", "Final state of a job that had not started by the time that `expires=` sets."),
         ("dead letter", "A job that failed for good; it is kept until it is replayed or discarded."),
         ("replay", "Make a dead letter pending again, with its attempts counted from 1 again."),

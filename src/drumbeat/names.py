@@ -36,7 +36,8 @@ def check_key(text: object, error: ErrorClass = InvalidArguments, *, kind: str =
         return text
     size = f" (it has {len(text)})" if isinstance(text, str) and len(text) > MAX_KEY_LENGTH else ""
     raise error(
-        f"{kind} {short_repr(text)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}", "key"
+        f"{kind} {short_repr(text)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}",
+        kind.split()[-1],
     )
 
 

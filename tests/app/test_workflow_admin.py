@@ -165,14 +165,14 @@ async def test_explain_names_the_first_parents_with_their_states(app: Drumbeat, 
     graph = {f"p{number}": () for number in range(5)} | {"last": tuple(f"p{number}" for number in range(5))}
     _, jobs = await add_flow(store, graph)
     [reason, *_] = (await app.jobs.explain(jobs["last"])).reasons
-    named = ", ".join(f"p{number} {jobs[f'p{number}']} (pending)" for number in range(3))
+    named = ", ".join(f"{jobs[f'p{number}']} (task p{number}, pending)" for number in range(3))
     assert reason.text == f"it waits for 5 of its parents: {named} and 2 more"
     assert (reason.kind, reason.facts["open"]) == ("parents", 5)
     assert reason.facts["parents"] == " ".join(jobs[f"p{number}"] for number in range(3))
     for number in range(4):
         await end_job(store, hand, jobs[f"p{number}"])
     [reason, *_] = (await app.jobs.explain(jobs["last"])).reasons
-    assert reason.text == f"it waits for its parent p4 {jobs['p4']} (pending)"
+    assert reason.text == f"it waits for its parent {jobs['p4']} (task p4, pending)"
     with pytest.raises(InvalidArguments, match="waits for 1 parent: it starts when they have ended"):
         await app.jobs.run_now(jobs["last"])
 
@@ -181,7 +181,7 @@ async def test_explain_says_which_dead_letter_must_be_replayed(app: Drumbeat, st
     letter = await making.dead_letter(store, hand)
     child = await add_child(store, letter.id, if_fails=IfParentFails.WAIT)
     reasons = (await app.jobs.explain(child)).reasons
-    assert [str(each.kind) for each in reasons[:2]] == ["dead_letter", "parents"]
+    assert reasons[0].kind == "dead_letter" and "parents" not in [str(each.kind) for each in reasons], "told twice"
     assert f"waits for the dead letter {letter.id} (task greet) to be replayed" in reasons[0].text
     assert reasons[0].facts == {"parent": letter.id, "task": "greet"}
 

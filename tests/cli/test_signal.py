@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from drumbeat.core.audit import AuditEntry
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.signals import SignalRecord
+from drumbeat.core.step import NewStep, StepKind
+from drumbeat.core.suspension import Suspension
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
@@ -50,6 +53,35 @@ def test_a_signal_is_sent_and_on_record(place: str) -> None:
         ("jobs.signal", "task=greet key=order-1", "", "done"),
         ("jobs.signal", job, "as agreed", "done"),
     ]
+
+
+def test_a_job_is_shown_with_its_steps_and_signals(place: str) -> None:
+    async def suspend(store: Store) -> JobId:
+        hand = await making.worker(store)
+        job = await making.claimed_one(store, hand)
+        times = {"started_at": job.token, "finished_at": job.token + 5_000}
+        result = '{"receipt":7,"password":"hunter2"}'
+        await store.steps.record(hand, [NewStep(claim=making.hold(job), name="charge", result=result, **times)])
+        for suspension, delay in (
+            (Suspension(kind=StepKind.SLEEP, name="short"), 0),
+            (Suspension(kind=StepKind.WAIT, name="ok", signal="approved"), making.HOUR),
+        ):
+            await making.end(store, hand, job, OutcomeKind.SUSPENDED, delay=delay, suspension=suspension)
+            [job] = await making.claim(store, hand) or [job]
+        return job.id
+
+    id: JobId = on(place, suspend)
+    assert invoke("signal", id, "unread", '{"by": "ann"}').exit_code == 0
+    lines = invoke("jobs", "show", id).stdout.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line}
+    assert rows["charge"].startswith("step done ") and "receipt=7" in rows["charge"]
+    assert rows["short"].startswith("sleep over ")
+    assert rows["ok"].startswith("wait waits for approved ")
+    assert rows["unread"].startswith("- ") and 'by="ann"' in rows["unread"]
+    assert "hunter2" not in "".join(lines)
+    record = json.loads(invoke("jobs", "show", id, "--json").stdout)
+    assert [step["name"] for step in record["steps"]] == ["charge", "short", "ok"]
+    assert [signal["name"] for signal in record["signals"]] == ["unread"]
 
 
 def test_what_cannot_be_sent_is_refused_in_one_line(place: str) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from drumbeat.admin.workflows import Workflows
 from drumbeat.core.dependencies import IfParentFails
 from drumbeat.core.job import OutcomeKind
+from drumbeat.core.suspension import StepKind, Suspension
+from drumbeat.core.workflow import Workflow
+from drumbeat.durations import from_us
 from drumbeat.ids import new_job_id
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
@@ -56,7 +60,7 @@ def test_a_list_tells_states_and_counts_in_words(place: str) -> None:
     assert "\x1b" not in line
     [record] = [json.loads(each) for each in run("workflows", "list", "--json").splitlines()]
     assert (record["id"], record["state"], record["counts"]["waiting"]) == (id, "running", 1)
-    assert "No workflow in" in run("workflows", "--name", "another")
+    assert "No workflow matches in" in run("workflows", "--name", "another")
 
 
 def test_one_is_shown_with_its_jobs(place: str) -> None:
@@ -68,6 +72,36 @@ def test_one_is_shown_with_its_jobs(place: str) -> None:
     record = json.loads(run("workflows", "show", id, "--json"))
     assert [node["id"] for node in record["graph"]["nodes"]] == list(jobs.values())
     assert len(record["graph"]["edges"]) == 4
+
+
+def test_suspended_jobs_say_what_they_wait_for(place: str) -> None:
+    async def suspend(store: Store) -> Flow:
+        flow = await add_flow(store, {"nap": (), "approval": ()})
+        hand = await making.worker(store)
+        for job in await making.claim(store, hand):
+            kind, signal = (StepKind.WAIT, "approved") if job.task == "approval" else (StepKind.SLEEP, None)
+            suspension = Suspension(kind=kind, name="x", signal=signal)
+            await making.end(store, hand, job, OutcomeKind.SUSPENDED, delay=making.HOUR, suspension=suspension)
+        return flow
+
+    id, jobs = on(place, suspend)
+    for words in (("workflows", "show", id), ("jobs", "--workflow", id)):
+        lines = {line.split()[0]: line for line in run(*words).splitlines() if line}
+        assert "scheduled (asleep)" in lines[jobs["nap"]]
+        assert "scheduled (signal approved)" in lines[jobs["approval"]]
+
+
+def test_more_jobs_than_were_counted_are_never_cancelled_unasked(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were counted may all have ended."""
+    id, _ = on(place, half_done)
+
+    async def show(self: Workflows, id: str) -> Workflow:
+        return Workflow(
+            id=id, name="x", labels={}, created_at=from_us(1_800_000_000_000_000), counts={"succeeded": 1}, capped=True
+        )
+
+    monkeypatch.setattr(Workflows, "show", show)
+    assert "this would cancel at least 0 live jobs" in read_refusal(invoke("workflows", "cancel", id))
 
 
 def test_a_large_one_is_shown_by_task(place: str) -> None:

@@ -6,12 +6,14 @@ import pytest
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, WriteStatus
 from drumbeat.core.job import Job, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter, WaitCounts
 from drumbeat.core.step import StepKind, StepRecord
-from drumbeat.core.suspension import Suspension
-from drumbeat.durations import to_us
+from drumbeat.core.suspension import FOREVER_US, Suspension
+from drumbeat.durations import from_us, to_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from tests.contract.graphs import add_child
 from tests.contract.making import HOUR, add, claim, claimed_one, end, new_job, worker
 
 NAP = Suspension(kind=StepKind.SLEEP, name="nap")
@@ -37,6 +39,38 @@ async def test_a_sleeping_job_is_pending_until_its_moment_which_is_on_record(sto
     assert (step.kind, step.name, step.until, step.finished_at) == (StepKind.SLEEP, "nap", found.run_at, None)
     assert (step.token, step.signal, step.result) == (job.token, None, None)
     assert await claim(store, instance) == []
+
+
+async def test_what_jobs_wait_for_is_counted(store: Store) -> None:
+    instance = await worker(store)
+    assert await store.inspect.count_waits() == WaitCounts()
+    parent, *_ = await add(store, *(new_job() for _ in range(5)))
+    jobs = {job.id: job for job in await claim(store, instance)}
+    await add_child(store, parent)
+    await add_child(store, parent)
+    running, asleep, awake, *waiting = jobs.values()
+    await sleep(store, instance, asleep)
+    await sleep(store, instance, awake, 0)
+    for each in waiting:
+        wait = Suspension(kind=StepKind.WAIT, name="sleep", signal="sleep", until=FOREVER_US)
+        await sleep(store, instance, each, suspension=wait)
+    assert await store.inspect.count_waits() == WaitCounts(parents=2, signal=2, sleep=1)
+    [again] = await claim(store, instance)
+    assert again.id == awake.id and running.id == parent
+    assert await store.inspect.count_waits() == WaitCounts(parents=2, signal=2, sleep=1)
+    assert await store.jobs.cancel([waiting[0].id, asleep.id])
+    assert await store.inspect.count_waits() == WaitCounts(parents=2, signal=1, sleep=0)
+
+
+async def test_one_that_failed_and_sleeps_is_counted_as_it_is_shown(store: Store) -> None:
+    instance = await worker(store)
+    await end(store, instance, await claimed_one(store, instance), OutcomeKind.RETRY)
+    [job] = await claim(store, instance)
+    await sleep(store, instance, job)
+    [found] = (await store.inspect.find_page(JobFilter())).items
+    assert found.view(from_us(await store.inspect.now())) == "retrying"
+    counts = await store.inspect.count_jobs(JobFilter())
+    assert (counts.retrying, counts.scheduled) == (1, 0)
 
 
 async def test_a_sleep_is_one_attempt_on_record_and_reported_twice_a_duplicate(store: Store) -> None:

@@ -140,7 +140,8 @@ def test_price_pipeline(folder: Path) -> None:
 
 def test_order_fulfilment(folder: Path, store_url: str) -> None:
     """Each order is killed at each of eight places, and charged once."""
-    told = python("order_fulfilment.py", "2", folder=folder, DRUMBEAT_URL=store_url).splitlines()
+    begun, *told = python("order_fulfilment.py", "2", folder=folder, DRUMBEAT_URL=store_url).splitlines()
+    assert begun == "2 orders: each is killed at eight places, one after another ..."
     assert told[-1] == "2 orders, killed 16 times: 2 charges, 2 parcels"
     assert sorted(told[:-1]) == [
         f"order {number}: receipt {number}, approved by ann, parcel {number} from shelf {number}" for number in (1, 2)

@@ -41,6 +41,12 @@ def test_a_bad_key_is_refused(text: object) -> None:
     assert caught.value.argument == "key"
 
 
+def test_a_bad_name_of_a_workflow_is_told_as_such() -> None:
+    with pytest.raises(InvalidArguments, match=r"^workflow name .* is not valid: use text of 1 to 200") as caught:
+        check_key("k" * 201, kind="workflow name")
+    assert caught.value.argument == "name"
+
+
 def test_a_key_too_long_is_told_its_length() -> None:
     with pytest.raises(InvalidArguments, match=r"\(it has 5000\)"):
         check_key("k" * 5_000)

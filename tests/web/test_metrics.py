@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats, WaitCounts
 from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
@@ -27,6 +27,7 @@ def sample(**facts: Any) -> MetricsSample:
         "queues": [],
         "instances": [],
         "counts": JobCounts(),
+        "waits": WaitCounts(),
         "dead": 0,
     }
     return MetricsSample(**(nothing | facts))
@@ -123,6 +124,11 @@ def test_gauges_are_of_this_moment() -> None:
         "drumbeat_leader": 1,
         "drumbeat_leader_term": 8,
     }
+
+
+def test_what_jobs_wait_for_is_a_label_of_three_values() -> None:
+    found = read(render(sample(waits=WaitCounts(parents=3, signal=2, sleep=1))))
+    assert found["drumbeat_jobs_waiting"] == {("parents",): 3, ("signal",): 2, ("sleep",): 1}
 
 
 def test_an_empty_store_has_its_gauges_and_says_that_nobody_leads() -> None:

@@ -27,6 +27,22 @@ def test_every_record_that_is_named_is_described_and_the_other_way_round() -> No
     assert references(found) == set(found["components"]["schemas"])
 
 
+def test_what_a_name_alone_does_not_say_is_described() -> None:
+    schemas = build_document()["components"]["schemas"]
+    unclear = {
+        "StepRecord": ("token", "until", "finished_at", "signal", "result"),
+        "SignalRecord": ("payload", "read_by"),
+        "GraphNode": ("blocked_on", "suspended"),
+        "GraphEdge": ("if_fails", "binding"),
+        "TaskNode": ("counts",),
+        "TaskEdge": ("count",),
+        "WorkflowGraph": ("capped",),
+    }
+    for record, fields in unclear.items():
+        assert "description" in schemas[record]
+        assert [name for name in fields if "description" not in schemas[record]["properties"][name]] == []
+
+
 def test_every_operation_has_a_name_of_its_own_and_its_parameters() -> None:
     operations = [(path, each) for path, methods in build_document()["paths"].items() for each in methods.values()]
     names = [each["operationId"] for _, each in operations]

@@ -56,7 +56,32 @@ async def test_the_api_has_steps_and_sends_signals_on_record(app: Drumbeat, api:
     [act] = (await api.get("/api/v1/audit", params={"target": id})).json()["items"]
     assert (act["verb"], act["touched"], act["reason"], act["outcome"]) == ("jobs.signal", 1, "as agreed", "done")
     page = (await api.get(f"/jobs/{id}", headers=PAGE)).text
-    assert "Signal &#39;approved&#39; came, not read yet" in page
+    assert "Signal &#39;approved&#39; received, not read yet" in page
+
+
+async def test_lists_say_what_a_suspended_job_waits_for(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    """Scheduled alone would say that it has not begun; and a wait without a time-out is due in the year 9000."""
+    approval, nap = await sleeper(app, APPROVAL), await sleeper(app, NAP)
+    page = (await api.get("/jobs", params={"state": "scheduled"}, headers=PAGE)).text
+    rows = {id: page[page.index(f'data-test="row-{id}"') :].partition("</tr>")[0] for id in (approval, nap)}
+    assert "waits for the signal &#39;approved&#39;" in rows[approval] and "<time" not in rows[approval]
+    assert ">asleep<" in rows[nap] and '<span class="muted">until</span> <time' in rows[nap]
+    assert 'data-test="suspension">asleep</span>' in (await api.get(f"/jobs/{nap}", headers=PAGE)).text
+    assert "in 69" not in (await api.get(f"/jobs/{approval}", headers=PAGE)).text
+
+
+async def test_what_to_type_is_set_as_code(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    id = await sleeper(app, NAP)
+    assert f"<code>drumbeat jobs run-now {id}</code> wakes it" in (await api.get(f"/jobs/{id}", headers=PAGE)).text
+
+
+async def test_a_job_without_records_has_a_place_for_them(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    """live.js fills regions that exist: the first step must appear without a reload, and soon while the job runs."""
+    store = await app._internals.store()
+    job = await claimed_one(store, await worker(store, queues=("mail",)), queue="mail", task="send_mail")
+    page = (await api.get(f"/jobs/{job.id}", headers=PAGE)).text
+    assert '<div class="stack" data-region="records" data-refresh="2"></div>' in page
+    assert '<div class="stack" data-region="progress" data-refresh="2"></div>' in page
 
 
 async def test_a_signal_for_nobody_is_refused(app: Drumbeat, api: httpx.AsyncClient) -> None:

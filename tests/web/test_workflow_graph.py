@@ -45,13 +45,21 @@ def test_a_node_has_the_word_that_its_job_has(found: GraphNode, word: str) -> No
     [
         ("short", "short"),
         ("a" * 10, "a" * 10),
-        ("shop.orders.fetch", "…ers.fetch"),
-        ("abcd.efghijkl", "…efghijkl"),
-        ("名" * 6, "…" + "名" * 4),
+        ("shop.orders.fetch", "…ders.fetch"),
+        ("abcd.efghijklm", "…efghijklm"),
+        ("名" * 7, "…" + "名" * 5),
+        ("m" * 10, "…" + "m" * 5),
     ],
 )
 def test_of_a_long_name_the_end_is_shown(name: str, shown: str) -> None:
-    assert cut_name(name, 10) == shown
+    assert cut_name(name, 86) == shown
+
+
+def test_of_a_long_line_the_beginning_is_shown() -> None:
+    waits = node(suspended="signal:approved_by_the_head_of_department", run_at=LATER)
+    [box] = draw_jobs(WorkflowGraph(nodes=[waits]), NOW, lambda id: f"/jobs/{id}").boxes
+    assert box.line == "signal approved_…"
+    assert "signal approved_by_the_head_of_department" in box.title
 
 
 def test_lines_show_how_their_parent_ended_and_the_policy() -> None:
@@ -104,3 +112,4 @@ def test_one_dead_letter_among_thousands_is_seen() -> None:
     assert [share.state for share in render.shares] == ["succeeded", "dead"] and render.shares[1].width > 2
     assert render.shares[-1].x + render.shares[-1].width < TASK_SIZE.width
     assert view.lines[0].title == "100,000 dependencies"
+    assert view.states == ["succeeded", "waiting", "dead"]

@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import msgspec
 import pytest
 
 from drumbeat import Drumbeat
@@ -10,6 +11,9 @@ from drumbeat.core.dependencies import IfParentFails, NewEdge
 from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.store.protocol import Store
+from drumbeat.web.api import workflows
+from drumbeat.web.api.workflows import WorkflowRecord
+from drumbeat.web.request import DashboardRequest
 from tests.contract import making
 from tests.contract.flows import DIAMOND, add_flow, end_job
 from tests.contract.graphs import add_graph, new_workflow
@@ -129,13 +133,26 @@ def box(page: str, job: str) -> tuple[str, str]:
     return found[0], found[1]
 
 
-async def test_parents_outside_of_the_workflow_are_drawn_apart(api: httpx.AsyncClient, store: Store) -> None:
+async def test_parents_outside_of_the_workflow_are_drawn_as_such(api: httpx.AsyncClient, store: Store) -> None:
     [outside] = await making.add(store, making.new_job())
     workflow = new_workflow()
     inside = making.new_job(workflow=workflow.id)
     await add_graph(store, [inside], [NewEdge(outside, inside.id)], workflow=workflow)
     page = await page_of(api, workflow.id)
-    assert box(page, outside)[0] == "left" and "1 job in 2 layers" in page
+    assert "1 job in 2 layers" in page
+    assert box(page, outside) == ("ready", f"greet, outside · ready, {outside}")
+
+
+async def test_parents_whose_history_was_pruned_are_drawn_without_a_link(
+    api: httpx.AsyncClient, store: Store, hand: InstanceId
+) -> None:
+    id, jobs = await add_flow(store, DIAMOND)
+    await end_job(store, hand, jobs["first"])
+    assert await store.jobs.prune(await store.inspect.now() + 1, 100) == 1
+    page = await page_of(api, id)
+    assert "3 jobs in 3 layers" in page and f"/jobs/{jobs['first']}" not in page
+    assert re.search(rf'<a class="box s-left" data-key="{jobs["first"]}" .*aria-label="job .*, no longer here, ', page)
+    assert 'class="e-gone p-cancel"' in page
 
 
 async def test_a_graph_by_task_sums_up(api: httpx.AsyncClient, store: Store) -> None:
@@ -204,6 +221,23 @@ async def test_names_are_text_under_a_prefix_too(app: Drumbeat, store: Store, op
         assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
         assert re.findall(r'(?:href|src|action)="/(?!admin/jobs)', page) == []
     assert f'href="/admin/jobs/jobs/{jobs["a"]}"' in page
+
+
+async def test_a_workflow_with_more_jobs_than_were_counted_can_be_cancelled(
+    api: httpx.AsyncClient, store: Store, hand: InstanceId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were counted may all have ended."""
+    id, jobs = await add_flow(store, {"a": ()})
+    await end_job(store, hand, jobs["a"])
+    assert "act-cancel" not in await page_of(api, id)
+    show = workflows.show
+
+    async def show_capped(request: DashboardRequest, id: str) -> WorkflowRecord:
+        return msgspec.structs.replace(await show(request, id), capped=True)
+
+    monkeypatch.setattr(workflows, "show", show_capped)
+    page = await page_of(api, id)
+    assert 'data-test="act-cancel"' in page and 'data-test="act-replay"' in page
 
 
 async def test_a_graph_of_very_many_edges_is_drawn_by_task(api: httpx.AsyncClient, store: Store) -> None:

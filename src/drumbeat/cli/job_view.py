@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.admin.explain.parents import describe_wait
+from drumbeat.admin.explain.suspended import never_ends
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import CliTarget
 from drumbeat.cli.output import Column
+from drumbeat.cli.step_view import show_steps
 from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.suspension import awaited_signal
 from drumbeat.plural import format_count
 from drumbeat.redaction import mask_urls
 
@@ -28,7 +31,14 @@ def format_state(job: Job, now: datetime) -> str:
     word = str(job.view(now))
     if job.open_parents and word == "waiting":
         return f"waiting ({format_count(job.open_parents, 'parent')})"
+    if job.suspended is not None and job.state is JobState.PENDING:
+        return f"{word} ({format_suspension(job.suspended)})"
     return f"{word} (cancelling)" if job.cancel_requested and job.state is JobState.RUNNING else word
+
+
+def format_suspension(suspended: str) -> str:
+    signal = awaited_signal(suspended)
+    return "asleep" if signal is None else f"signal {formatting.format_value(signal, 40)}"
 
 
 def format_attempts(job: Job) -> str:
@@ -37,8 +47,12 @@ def format_attempts(job: Job) -> str:
     return f"{job.attempts}{crashes}"
 
 
-def _last_change(job: Job) -> datetime:
-    return job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
+def _last_change(job: Job) -> datetime | None:
+    return job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or _next_run(job)
+
+
+def _next_run(job: Job) -> datetime | None:
+    return None if never_ends(job.run_at) else job.run_at
 
 
 _NAMES: tuple[Column[Job], ...] = (
@@ -110,14 +124,20 @@ def show_jobs(
 def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Job]]) -> None:
     """Everything about one job: a page, or JSON."""
 
-    async def read(app: Drumbeat) -> tuple[Job, list[Attempt], list[ParentLink], list[ParentLink]]:
-        job = await find(app)
-        return job, await app.jobs.attempts(id), await app.jobs.parents(id), await app.jobs.children(id)
+    async def read(app: Drumbeat) -> tuple[Job, dict[str, Any]]:
+        jobs, job = app.jobs, await find(app)
+        return job, {
+            "attempts": await jobs.attempts(id),
+            "steps": await jobs.steps(id),
+            "signals": await jobs.signals(id),
+            "parents": await jobs.parents(id),
+            "children": await jobs.children(id),
+        }
 
-    job, attempts, parents, children = call_app(target, read)
+    job, more = call_app(target, read)
     now = utc_now()
     if target.json:
-        output.print_json(to_json_record(job, now, attempts=attempts, parents=parents, children=children))
+        output.print_json(to_json_record(job, now, **more))
         return
     blocks = {"Arguments": formatting.format_arguments_indented(job.args)}
     if job.progress is not None:
@@ -135,10 +155,11 @@ def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Jo
         "state": format_state(job, now),
     }
     output.show_page(facts, _optional_facts(job, now), blocks)
-    if attempts:
+    if more["attempts"]:
         output.print_line("")
-        RUNS.show(list(enumerate(attempts, start=1)), now)
-    for title, links in (("It depends on", parents), ("Jobs that depend on it", children)):
+        RUNS.show(list(enumerate(more["attempts"], start=1)), now)
+    show_steps(more["steps"], more["signals"], now)
+    for title, links in (("It depends on", more["parents"]), ("Jobs that depend on it", more["children"])):
         if links:
             output.print_line(f"\n{title}{':' if len(links) < MAX_LINKS else f' (the first {MAX_LINKS}):'}")
             LINKS.show(links, now)
@@ -190,7 +211,7 @@ def _optional_facts(job: Job, now: datetime) -> dict[str, str]:
         "attempts": f"{format_attempts(job)} (failures {job.failures}, crashes {job.crashes} of {job.crash_limit})",
         "created at": formatting.format_exact(job.created_at, now),
         "due at": formatting.format_exact(job.due_at, now),
-        "run at": formatting.format_exact(job.run_at, now),
+        "run at": formatting.format_exact(_next_run(job), now),
         "expires at": formatting.format_exact(job.expires_at, now),
         "started at": formatting.format_exact(job.started_at, now),
         "finished at": formatting.format_exact(job.finished_at, now),

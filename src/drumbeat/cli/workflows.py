@@ -12,6 +12,7 @@ from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import audited
 from drumbeat.cli.connection import call_app
 from drumbeat.cli.failures import BadInput, NotDone
+from drumbeat.cli.job_view import format_suspension
 from drumbeat.cli.options import CliTarget, argument, dry_option, limit_option, option, reason_option, watch_option
 from drumbeat.cli.output import Column
 from drumbeat.cli.resource_group import ResourceGroup
@@ -58,7 +59,7 @@ WORKFLOWS: output.TextTable[Workflow] = output.TextTable(
 NODES: output.TextTable[tuple[GraphNode, int]] = output.TextTable(
     Column("job", lambda each, _: each[0].id),
     Column("task", lambda each, _: formatting.format_value(each[0].task, 40), elastic=True),
-    Column("state", lambda each, _: _node_state(each[0])),
+    Column("state", lambda each, now: _format_node_state(each[0], now)),
     Column("parents", lambda each, _: str(each[1]), number=True, drop=1),
     Column("started (UTC)", lambda each, now: formatting.format_timestamp(each[0].started_at, now), drop=3),
     Column("took", lambda each, _: formatting.format_elapsed(each[0].started_at, each[0].finished_at), drop=2),
@@ -69,10 +70,10 @@ TASKS: output.TextTable[TaskNode] = output.TextTable(
 )
 
 
-def _node_state(node: GraphNode) -> str:
-    if node.state is JobState.PENDING and node.blocked_on is not None:
-        return "waiting"
-    return str(node.state)
+def _format_node_state(node: GraphNode, now: datetime) -> str:
+    word = str(node.view(now))
+    is_suspended = node.suspended is not None and node.state is JobState.PENDING
+    return f"{word} ({format_suspension(node.suspended)})" if is_suspended and node.suspended else word
 
 
 @command.verb("list", watch_option, limit_option(1_000, "workflows"))
@@ -84,7 +85,7 @@ def list_(target: CliTarget, name: str | None, before: str | None, limit: int) -
         target,
         lambda app: app.workflows.list(name=name, before=before, limit=limit),
         WORKFLOWS,
-        empty="No workflow in {store}.",
+        empty="No workflow in {store}." if name is None else "No workflow matches in {store}.",
         limit=limit,
         to_json=_to_json,
     )
@@ -176,7 +177,7 @@ def _act(
         if dry_run:
             output.report(target, counted, f"This would {verb} {many}.\nNothing was done.")
             return None
-        if not yes and counted.matched > 1:
+        if not yes and (counted.matched > 1 or counted.capped):
             _confirm(f"{verb} {many} of workflow {id}")
         async with audited(app, target, f"workflows.{verb}", id) as acting:
             done = await call(app, False)

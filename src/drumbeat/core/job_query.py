@@ -76,6 +76,16 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
         return known + self.succeeded + self.dead + self.cancelled + self.expired
 
 
+class WaitCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of jobs that hold no slot because something must happen first."""
+
+    parents: int = 0
+    signal: int = 0
+    sleep: int = 0
+    capped: bool = False
+    """The last two were counted among the first jobs only."""
+
+
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: int

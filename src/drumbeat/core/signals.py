@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.field_doc import doc
 from drumbeat.ids import JobId
 
 MAX_UNREAD_SIGNALS = 1_000
@@ -39,10 +41,8 @@ class SignalRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     sent_at: datetime
-    payload: str
-    """JSON text."""
-    read_by: str | None = None
-    """The name of the wait that has got it; None: not read yet."""
+    payload: Annotated[str, doc("JSON text.")]
+    read_by: Annotated[str | None, doc("The name of the wait that has got it; None: not read yet.")] = None
 
 
 class SignalWait(msgspec.Struct, frozen=True, kw_only=True):

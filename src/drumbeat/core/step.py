@@ -6,10 +6,12 @@ that made it, and read by later runs of the same job. Times are integer microsec
 """
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
+from drumbeat.core.field_doc import doc
 from drumbeat.core.suspension import StepKind as StepKind
 from drumbeat.ids import JobId
 
@@ -38,14 +40,12 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     job: JobId
     kind: StepKind
     name: str
-    token: int
-    """The claim under which it was recorded: of the attempt with this token."""
+    token: Annotated[int, doc("The claim under which it was recorded: of the attempt with this token.")]
     started_at: datetime
-    until: datetime | None = None
-    """The end of a sleep, or the time-out of a wait; None: it has none."""
-    finished_at: datetime | None = None
-    """None: a sleep, or a wait that has not ended."""
-    signal: str | None = None
-    """The name of the signal that is waited for."""
-    result: str | None = None
-    """JSON text of a step's result, or of a signal's payload. None in a wait that has ended: it timed out."""
+    until: Annotated[datetime | None, doc("The end of a sleep, or the time-out of a wait; None: it has none.")] = None
+    finished_at: Annotated[datetime | None, doc("None: a sleep, or a wait that has not ended.")] = None
+    signal: Annotated[str | None, doc("The name of the signal that is waited for.")] = None
+    result: Annotated[
+        str | None,
+        doc("JSON text of a step's result, or of a signal's payload. None in a wait that has ended: it timed out."),
+    ] = None

@@ -8,7 +8,7 @@ import msgspec
 
 from drumbeat.core.dependencies import Binding, IfParentFails
 from drumbeat.core.field_doc import doc
-from drumbeat.core.job_fields import JobState
+from drumbeat.core.job import JobState, PendingView
 from drumbeat.ids import JobId
 
 MAX_GRAPH_NODES = 200
@@ -22,8 +22,8 @@ FAILED_STATES = frozenset({JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 class WorkflowState(StrEnum):
     """One word for a workflow, from what its jobs are."""
 
-    PENDING = "pending"  # none of its jobs has begun
-    RUNNING = "running"  # some have; others run, or are to
+    PENDING = "pending"  # none of its jobs runs or has ended
+    RUNNING = "running"  # some do or have; others are to run
     WAITING = "waiting"  # all that is left waits, and a dead letter is among the others: somebody must decide
     CANCELLING = "cancelling"  # it was cancelled, and jobs of it still run
     SUCCEEDED = "succeeded"
@@ -68,33 +68,46 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     id: JobId
     task: str
     state: JobState
-    blocked_on: str | None = None
-    suspended: str | None = None
+    blocked_on: Annotated[str | None, doc("parents: it waits for other jobs.")] = None
+    suspended: Annotated[str | None, doc("sleep, or signal: and the name of the one that it waits for.")] = None
     run_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     failures: int = 0
 
+    def view(self, now: datetime) -> JobState | PendingView:
+        """As `Job.view`; crashes alone do not show."""
+        if self.state is not JobState.PENDING:
+            return self.state
+        if self.blocked_on is not None:
+            return PendingView.WAITING
+        if self.run_at is None or self.run_at <= now:
+            return PendingView.READY
+        return PendingView.RETRYING if self.failures else PendingView.SCHEDULED
+
 
 class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """That a job waits for another one."""
+
     parent: JobId
     child: JobId
-    if_fails: IfParentFails
-    binding: Binding
+    if_fails: Annotated[IfParentFails, doc("What becomes of the child when the parent fails.")]
+    binding: Annotated[Binding, doc("What of the parent is an argument of the child; empty: nothing.")]
 
 
 class TaskNode(msgspec.Struct, frozen=True, kw_only=True):
     """All jobs of one task in a large workflow."""
 
     task: str
-    counts: dict[str, int]
-    """By state, as `Workflow.counts`."""
+    counts: Annotated[dict[str, int], doc("By state, as those of a workflow.")]
 
 
 class TaskEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a task wait for jobs of another one, or of the same."""
+
     parent: str
     child: str
-    count: int
+    count: Annotated[int, doc("Dependencies: pairs of jobs.")]
 
 
 class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,5 +118,4 @@ class WorkflowGraph(msgspec.Struct, frozen=True, kw_only=True):
     edges: list[GraphEdge] = []
     tasks: list[TaskNode] = []
     task_edges: list[TaskEdge] = []
-    capped: bool = False
-    """It has more than MAX_COUNTED_NODES jobs; only so many were read, and edges are left out."""
+    capped: Annotated[bool, doc("It has more jobs than are read (10,000); edges are left out.")] = False

@@ -10,7 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job_query import JobCounts, QueueStats
+from drumbeat.core.job_query import JobCounts, QueueStats, WaitCounts
 from drumbeat.core.stats import BOUNDS_US, Rollup
 from drumbeat.durations import to_us
 
@@ -19,6 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OUTCOMES = ("succeeded", "failed", "dead", "cancelled", "crashed")
 QUEUED = ("ready", "scheduled", "running", "waiting")
 STATES = ("ready", "scheduled", "retrying", "waiting", "running", "succeeded", "dead", "cancelled", "expired")
+WAITS = ("parents", "signal", "sleep")
 
 _LE = [*(repr(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -34,6 +35,7 @@ class MetricsSample(msgspec.Struct, frozen=True, kw_only=True):
     instances: Sequence[Instance]
     """Those that live."""
     counts: JobCounts
+    waits: WaitCounts
     dead: int
     """Dead letters."""
     leader: LeaderInfo | None = None
@@ -131,6 +133,11 @@ def _states(name: str, sample: MetricsSample) -> Lines:
         yield _line(name, {"state": state}, getattr(sample.counts, state))
 
 
+def _waiting(name: str, sample: MetricsSample) -> Lines:
+    for blocker in WAITS:
+        yield _line(name, {"on": blocker}, getattr(sample.waits, blocker))
+
+
 def _oldest_beat(sample: MetricsSample) -> float:
     ages = [(sample.now - to_us(each.beat_at)) / 1e6 for each in sample.instances]
     return max(0.0, *ages) if ages else 0.0
@@ -149,6 +156,7 @@ FAMILIES = (
     Family("drumbeat_queue_jobs", "gauge", "Live jobs of a queue.", _queued),
     Family("drumbeat_queue_paused", "gauge", "1 if a queue is paused.", _paused),
     Family("drumbeat_jobs", "gauge", "Jobs on record.", _states),
+    Family("drumbeat_jobs_waiting", "gauge", "Jobs that wait for parents, for a signal, or asleep.", _waiting),
     _gauge("drumbeat_dead_letters", "Dead letters.", lambda sample: sample.dead),
     _gauge("drumbeat_instances", "Living instances.", lambda sample: len(sample.instances)),
     _gauge(

@@ -21,6 +21,7 @@ async def scrape(request: DashboardRequest) -> Response:
         queues=await request.app.queues.list_stats(),
         instances=await store.inspect.list_instances(),
         counts=counts,
+        waits=await store.inspect.count_waits(),
         dead=await count_dead_letters(store, counts),
         leader=await store.inspect.get_leader(),
     )

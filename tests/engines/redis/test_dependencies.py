@@ -9,6 +9,7 @@ import pytest
 from drumbeat.core.dependencies import MAX_ADVANCED, Binding, IfParentFails, NewEdge, NewGraph, NewWorkflow
 from drumbeat.core.job import JobState, NewJob, OutcomeKind
 from drumbeat.core.job_query import JobFilter
+from drumbeat.core.workflow import WorkflowState
 from drumbeat.errors import JobExpired, StoreFull, WorkflowConflict
 from drumbeat.ids import InstanceId, JobId, pack_id
 from drumbeat.store.job_reads import find_jobs, get_job
@@ -385,6 +386,28 @@ async def test_jobs_of_a_graph_without_parents_are_handed_over(redis: RedisStore
         await add_graph(redis, [first, second], edges(second, first))
         await idle.expect_jobs(first.id)
         assert (await get_job(redis, second.id)).open_parents == 1
+
+
+@pytest.mark.parametrize(("pages", "counted"), [(3, 4), (5, 6), (6, 6), (9, 6)])
+async def test_the_first_and_the_last_jobs_of_a_large_workflow_are_counted(
+    redis: RedisStore, monkeypatch: pytest.MonkeyPatch, pages: int, counted: int
+) -> None:
+    """Else it had ended for whoever looks as soon as the first ones have."""
+    for name, value in (("MAX_COUNTED_NODES", 6), ("MAX_GRAPH_NODES", 2), ("_PAGE", 2)):
+        monkeypatch.setattr(f"drumbeat.store.redis.workflows.{name}", value)
+    me, workflow = await worker(redis), new_workflow()
+    parents = [new_job(workflow=workflow.id) for _ in range(pages)]
+    last = new_job(workflow=workflow.id, task="add_up")
+    await add_graph(redis, [*parents, last], edges(last, *parents), workflow=workflow)
+    for job in (await claim(redis, me, limit=100))[:-1]:
+        await end(redis, me, job, OutcomeKind.SUCCEEDED)
+    found = (await redis.workflows.get([workflow.id]))[workflow.id]
+    assert (sum(found.counts.values()), found.capped) == (counted, pages >= 6)
+    assert (found.counts["waiting"], found.state) == (1, WorkflowState.RUNNING)
+    graph = await redis.workflows.get_graph(workflow.id)
+    assert graph is not None and graph.capped == found.capped
+    assert sum(sum(node.counts.values()) for node in graph.tasks) == counted
+    assert {"waiting": 1} in [node.counts for node in graph.tasks]
 
 
 async def test_a_workflow_of_a_name_is_found_live_again_after_a_replay(redis: RedisStore) -> None:

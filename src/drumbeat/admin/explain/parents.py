@@ -27,12 +27,15 @@ def describe_blocked_on(blocked_on: str | None, open_parents: int | None) -> str
 
 
 def explain_parents(job: Job, parents: Sequence[ParentLink]) -> Iterator[Reason]:
-    """`parents` are some of them, open ones first. What a person must decide on is told first."""
+    """`parents` are some of them, open ones first. What a person must decide on is told first, and only once."""
     if job.blocked_on != BLOCKED_ON_PARENTS:
         return
-    for letter in dead_letters(parents)[:MAX_NAMED_PARENTS]:
+    letters = dead_letters(parents)
+    for letter in letters[:MAX_NAMED_PARENTS]:
         facts: dict[str, Fact] = {"parent": letter.id, "task": letter.task}
         yield Reason(kind=ReasonKind.DEAD_LETTER, text=describe_dead_letter(letter), facts=facts)
+    if 0 < (job.open_parents or 0) == len(letters) <= MAX_NAMED_PARENTS:
+        return
     named = " ".join(each.id for each in open_links(parents)[:MAX_NAMED_PARENTS])
     text = describe_open_parents(job, parents)
     yield Reason(kind=ReasonKind.PARENTS, text=text, facts={"open": job.open_parents, "parents": named})
@@ -86,4 +89,4 @@ def describe_dead_letter(parent: ParentLink) -> str:
 
 def _name(parent: ParentLink) -> str:
     state = "no longer on record" if parent.state is None else str(parent.state)
-    return f"{parent.task or 'job'} {parent.id} ({state})"
+    return f"{parent.id} ({f'task {parent.task}, ' if parent.task else ''}{state})"

@@ -7,7 +7,7 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats, WaitCounts
 from drumbeat.durations import to_us
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store import overview
@@ -50,6 +50,9 @@ class PostgresInspect:
 
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
+
+    async def count_waits(self) -> WaitCounts:
+        return await self._search.count_waits()
 
     async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
         return await self._report_connection.transact(partial(self._load_attempts, ids), timeout=LONG_TIMEOUT)

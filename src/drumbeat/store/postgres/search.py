@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, WaitCounts
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
@@ -51,6 +51,12 @@ class PostgresSearch:
                 lambda guard: self._connection.transact(partial(self._count, filter, guard), timeout=LONG_TIMEOUT)
             )
         )
+
+    async def count_waits(self) -> WaitCounts:
+        found = await self._connection.call(
+            lambda session: session.fetchrow(self._sql.search.waits), timeout=LONG_TIMEOUT
+        )
+        return WaitCounts(**dict(found.items()))
 
     async def _count_all(self) -> JobCounts:
         found = await self._connection.call(

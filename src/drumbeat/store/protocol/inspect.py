@@ -7,7 +7,7 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats, WaitCounts
 from drumbeat.ids import JobId
 from drumbeat.store.malformed import Fault
 
@@ -44,6 +44,14 @@ class Inspector(Protocol):
         then `capped` is set), but where counting takes long the answer may be up to 10 s old. With a filter it scans no
         more than 10,000 jobs of each place and counts no more than 10,000 of a kind; `capped` says that there may be
         more.
+        """
+        ...
+
+    async def count_waits(self) -> WaitCounts:
+        """How many jobs wait for parents, for a signal, or asleep; one whose time is up is ready, and counts no more.
+
+        On Redis those that are suspended are searched among 100,000 jobs that were claimed or have parents, and then `capped`
+        is set.
         """
         ...
 

@@ -11,7 +11,8 @@ class WorkflowStore(Protocol):
     """Workflows (`core.workflow`). They are stored by `DependencyStore.add`, and pruned with the history of their last job."""
 
     async def get(self, ids: Sequence[str]) -> dict[str, Workflow]:
-        """Those of these workflows (at most 100) that exist, with their counts (of at most MAX_COUNTED_NODES jobs each)."""
+        """Those of these workflows (at most 100) that exist, with their counts: of at most MAX_COUNTED_NODES jobs each, live
+        ones first; on Redis of the first and the last of them."""
         ...
 
     async def find(self, *, name: str | None = None, before: str | None = None, limit: int = 50) -> list[Workflow]:

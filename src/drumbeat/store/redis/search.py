@@ -12,7 +12,7 @@ from contextlib import aclosing
 import msgspec
 
 from drumbeat.core.job import LIVE_STATES, Job, JobState, PendingView
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, WaitCounts
 from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.store import job_search
 from drumbeat.store.job_search import IdSpan, Matches, ScanResult
@@ -30,6 +30,9 @@ _ID_BYTES = 16
 """Bytes of an id."""
 _MAX_RETRYING_SCANNED = 2_000
 """Jobs with a live state that are examined to count those that are retrying."""
+_MAX_SUSPENDED_SCANNED = 100_000
+"""The same for those that are suspended, in pages: metrics count them, which are read a few times a minute."""
+_SUSPENDED_PAGE = 1_000
 
 _LONG_FIELDS = ("args", "progress", "result")
 
@@ -56,6 +59,15 @@ class RedisSearch:
         return job_search.count_matches(
             await self._search(filter, 3 * job_search.MAX_COUNTED, job_search.MAX_COUNTED, with_words=True)
         )
+
+    async def count_waits(self) -> WaitCounts:
+        parents, cursor, scanned, signal, sleep = 0, b"0", 0, 0, 0
+        while scanned < _MAX_SUSPENDED_SCANNED:
+            parents, cursor, size, signals, sleeps = await self._pool.run("count_suspended", cursor, _SUSPENDED_PAGE)
+            scanned, signal, sleep = scanned + size, signal + signals, sleep + sleeps
+            if cursor == b"0":
+                break
+        return WaitCounts(parents=parents, signal=signal, sleep=sleep, capped=cursor != b"0")
 
     async def find_ids(self, filter: JobFilter) -> list[bytes]:
         """Return the ids of a page."""

@@ -62,14 +62,17 @@ class RedisWorkflows:
         [exists] = await self._pool.run("get_workflows", id)
         if exists is None:
             return None
-        rows = await self._list_rows(id, MAX_GRAPH_NODES + 1)
+        rows = await self._list_rows(id, b"", MAX_GRAPH_NODES + 1)
         if len(rows) <= MAX_GRAPH_NODES:
             jobs = await self._search.load_jobs([row[0] for row in rows], preview=0)
             names = GraphNode.__struct_fields__
             nodes = [GraphNode(**{name: getattr(job, name) for name in names}) for job in jobs]
             return WorkflowGraph(nodes=nodes, edges=[edge for row in rows for edge in _edges_of(row)])
-        rows += await self._list_rows(id, MAX_COUNTED_NODES + 1 - len(rows), after=rows[-1][0])
-        return _collapse(rows)
+        half = MAX_COUNTED_NODES // 2
+        rows += await self._list_rows(id, rows[-1][0], half - len(rows))
+        tail = await self._find_tail(id, half, rows[-1][0])
+        capped = tail != rows[-1][0]
+        return _collapse(rows + await self._list_rows(id, tail, half), capped=capped)
 
     async def list_job_ids(self, id: str, *, after: JobId | None = None, limit: int = 1_000) -> list[JobId]:
         low = b"-" if after is None else b"(" + pack_id(after)
@@ -90,14 +93,14 @@ class RedisWorkflows:
         return bool(await self._pool.run("mark_workflow_cancelled", id))
 
     async def _count(self, id: str, facts: Sequence[bytes | None]) -> Workflow:
-        counts = Counter[str]()
-        after, has_more = b"", 1
-        for _ in range(0, MAX_COUNTED_NODES, _PAGE):
-            after, has_more, *flat = await self._pool.run("count_workflow_jobs", id, after, _PAGE)
-            counts.update({state.decode(): number for state, number in pairs(flat)})
-            if not has_more:
-                break
-        capped = bool(has_more) and bool(await self.list_job_ids(id, after=unpack_id(after), limit=1))
+        half = MAX_COUNTED_NODES // 2
+        counts, after = await self._count_page(id, b"", half)
+        capped = False
+        if after:
+            tail = await self._find_tail(id, half, after)
+            capped = tail != after
+            others, _ = await self._count_page(id, tail, half)
+            counts += others
         name, labels, created_at, cancelled_at = facts
         return Workflow(
             id=id,
@@ -109,7 +112,26 @@ class RedisWorkflows:
             capped=capped,
         )
 
-    async def _list_rows(self, id: str, limit: int, after: bytes = b"") -> list[_Row]:
+    async def _count_page(self, id: str, after: bytes, limit: int) -> tuple[Counter[str], bytes]:
+        """By state, and the last id; empty: there are no more."""
+        counts = Counter[str]()
+        for start in range(0, limit, _PAGE):
+            size = min(_PAGE, limit - start)
+            after, has_more, *flat = await self._pool.run("count_workflow_jobs", id, after, size)
+            counts.update({state.decode(): number for state, number in pairs(flat)})
+            if not has_more:
+                return counts, b""
+        return counts, after
+
+    async def _find_tail(self, id: str, limit: int, after: bytes) -> bytes:
+        """The id behind which the last jobs are, so many or, if there are fewer behind this one, those. In a large workflow the
+        last one often waits for all others, and so says that it has not ended."""
+        found: list[bytes] = await self._pool.command(
+            "ZRANGE", self._pool.keys.workflow_jobs(id), -limit - 1, -limit - 1
+        )
+        return max([after, *found])
+
+    async def _list_rows(self, id: str, after: bytes, limit: int) -> list[_Row]:
         found: list[_Row] = []
         while len(found) < limit:
             some = min(_PAGE, limit - len(found))
@@ -142,10 +164,8 @@ def _edges_of(row: _Row) -> list[GraphEdge]:
     ]
 
 
-def _collapse(rows: Sequence[_Row]) -> WorkflowGraph:
+def _collapse(rows: Sequence[_Row], *, capped: bool) -> WorkflowGraph:
     """Jobs by task, and edges by pairs of tasks; parents outside of the workflow have none."""
-    capped = len(rows) > MAX_COUNTED_NODES
-    rows = rows[:MAX_COUNTED_NODES]
     tasks: dict[str, Counter[str]] = {}
     task_of: dict[bytes, str] = {}
     for raw, task, state, _ in rows:

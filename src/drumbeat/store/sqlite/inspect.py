@@ -9,7 +9,7 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats, WaitCounts
 from drumbeat.durations import to_us
 from drumbeat.ids import JobId
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
@@ -52,6 +52,9 @@ class SqliteInspect(SqliteOperations):
 
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
+
+    async def count_waits(self) -> WaitCounts:
+        return await self._search.count_waits()
 
     async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
         wanted = {"ids": as_json(list(dict.fromkeys(ids))), "preview": 0}

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, WaitCounts
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.cached_count import CachedCount
@@ -18,6 +18,7 @@ from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 _ids = msgspec.json.Decoder(list[JobId]).decode
 _decode_scan = msgspec.json.Decoder(tuple[int, JobId | None, list[tuple[JobId, str]]]).decode
 _decode_counts = msgspec.json.Decoder(JobCounts).decode
+_decode_waits = msgspec.json.Decoder(WaitCounts).decode
 
 
 class SqliteSearch(SqliteOperations):
@@ -49,6 +50,9 @@ class SqliteSearch(SqliteOperations):
                 lambda db: self._run_search(db, filter, job_search.count_search(filter), words=True)
             )
         )
+
+    async def count_waits(self) -> WaitCounts:
+        return _decode_waits(await self._admin_reader.read_value(self._sql.waits, {"now": self._clock.now_us()}))
 
     async def _count_all(self) -> JobCounts:
         return _decode_counts(await self._admin_reader.read_value(self._sql.counts, {"now": self._clock.now_us()}))

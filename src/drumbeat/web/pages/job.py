@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from drumbeat.admin.explain.parents import describe_blocked_on
 from drumbeat.admin.explain.reason import Reason
+from drumbeat.admin.explain.suspended import describe_suspension, never_ends
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.core.suspension import awaited_signal
 from drumbeat.ids import InstanceId, is_job_id
@@ -19,7 +20,7 @@ from drumbeat.web.request import DashboardRequest
 
 from .action_button import DANGER, ActionButton, build_button
 from .formatting import between, first_line, short_id
-from .job_records import describe_suspension, record_views
+from .job_records import record_views
 from .layout import render_page
 from .timeline_items import RUN_STYLES
 
@@ -89,12 +90,13 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
+        suspension=describe_suspension(job.suspended) if job.suspended and job.state is JobState.PENDING else None,
         steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
         runs=list(enumerate(runs, 1))[::-1],
         reasons=[reason_view(reason) for reason in reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
-        records=record_views(recorded),
+        records=record_views(recorded, await request.store_time()),
         lineage=lineage,
         parents=parents,
         children=children,
@@ -162,7 +164,8 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
     if job.state is JobState.PENDING:
         text = "may start" if not runs else "next run"
         if job.suspended is not None:
-            return [Step(state="suspended", text=describe_suspension(job.suspended), at=job.run_at)]
+            until = None if never_ends(job.run_at) else job.run_at
+            return [Step(state="suspended", text=describe_suspension(job.suspended), at=until)]
         if (wait := describe_blocked_on(job.blocked_on, job.open_parents)) is not None:
             return [Step(state=job.view, text=f"waits for {wait}", at=job.run_at)]
         return [Step(state=job.view, text=text, at=job.run_at)]

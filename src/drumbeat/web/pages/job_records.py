@@ -8,7 +8,6 @@ import msgspec
 
 from drumbeat.core.signals import SignalRecord
 from drumbeat.core.step import StepKind, StepRecord
-from drumbeat.core.suspension import awaited_signal
 from drumbeat.web.api.job_steps import StepsRecord
 
 from .formatting import between
@@ -28,23 +27,21 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text."""
 
 
-def describe_suspension(suspended: str) -> str:
-    signal = awaited_signal(suspended)
-    return "asleep" if signal is None else f"waits for the signal {signal!r}"
-
-
-def record_views(recorded: StepsRecord) -> list[RecordView]:
+def record_views(recorded: StepsRecord, now: datetime) -> list[RecordView]:
     """Everything in the order in which it began."""
-    views = [_step_view(step) for step in recorded.steps] + [_signal_view(signal) for signal in recorded.signals]
+    views = [_step_view(step, now) for step in recorded.steps] + [_signal_view(signal) for signal in recorded.signals]
     return sorted(views, key=lambda view: view.at)
 
 
-def _step_view(step: StepRecord) -> RecordView:
+def _step_view(step: StepRecord, now: datetime) -> RecordView:
     if step.kind is StepKind.STEP:
         took = between(step.started_at, step.finished_at) if step.finished_at else ""
         return RecordView(
             state="succeeded", text=f"step {step.name!r}", at=step.started_at, took=took, value=step.result
         )
+    if step.kind is StepKind.SLEEP and step.until is not None and step.until <= now:
+        took = between(step.started_at, step.until)
+        return RecordView(state="succeeded", text=f"sleep {step.name!r}", at=step.started_at, took=took)
     if step.kind is StepKind.SLEEP:
         return RecordView(state="suspended", text=f"sleep {step.name!r}", at=step.started_at, until=step.until)
     text, took = f"wait {step.name!r} for the signal {step.signal!r}", ""
@@ -58,7 +55,7 @@ def _step_view(step: StepRecord) -> RecordView:
 
 
 def _signal_view(signal: SignalRecord) -> RecordView:
-    read = "not read yet" if signal.read_by is None else f"read by {signal.read_by!r}"
+    read = "not read yet" if signal.read_by is None else f"read by the wait {signal.read_by!r}"
     return RecordView(
-        state="ready", text=f"signal {signal.name!r} came, {read}", at=signal.sent_at, value=signal.payload
+        state="ready", text=f"signal {signal.name!r} received, {read}", at=signal.sent_at, value=signal.payload
     )

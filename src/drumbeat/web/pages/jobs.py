@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.parents import describe_blocked_on
+from drumbeat.admin.explain.suspended import describe_suspension, never_ends
 from drumbeat.core.job import JobState, PendingView
 from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
@@ -30,8 +31,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table."""
 
     job: JobRecord
-    at: datetime
-    """When it is due, started or ended, by its state."""
+    at: datetime | None
+    """When it is due, started or ended, by its state; None: it waits for a signal, however long that takes."""
     at_word: str
     took: str
     detail: str
@@ -112,12 +113,14 @@ def _redirect_window(request: DashboardRequest, query: JobsPageQuery) -> Respons
 
 
 def row_of(job: JobRecord) -> JobView:
+    at: datetime | None
     if job.finished_at is not None and job.state not in (JobState.PENDING, JobState.RUNNING):
         at, word, took = job.finished_at, "ended", between(job.started_at, job.finished_at)
     elif job.state is JobState.RUNNING and job.started_at is not None:
         at, word, took = job.started_at, "began", ""
     else:
-        at, word, took = job.run_at, "due", ""
+        at, took = None if never_ends(job.run_at) else job.run_at, ""
+        word = "due" if job.suspended is None else "until"
     return JobView(job=job, at=at, at_word=word, took=took, detail=detail_of(job))
 
 
@@ -127,6 +130,8 @@ def detail_of(job: JobRecord) -> str:
         return "asked to stop"
     if (wait := describe_blocked_on(job.blocked_on, job.open_parents)) is not None:
         return f"waits for {wait}"
+    if job.state is JobState.PENDING and job.suspended is not None:
+        return describe_suspension(job.suspended)
     if job.error is not None and job.state is not JobState.SUCCEEDED:
         return first_line(f"{job.error.type}: {job.error.message}")
     if job.state is JobState.RUNNING and job.progress is not None:

@@ -9,7 +9,7 @@ import functools
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from drumbeat.durations import from_us
@@ -35,7 +35,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
+    made.filters.update(FILTERS, commands=mark_commands)
     made.globals["term"] = term_title
     return made
 
@@ -43,6 +43,12 @@ def environment() -> jinja2.Environment:
 def term_title(name: str) -> Markup:
     """The title attribute that explains a heading with the glossary: `<th{{ term('lease') }}>`."""
     return Markup(' title="{}"').format(meaning_of(name))
+
+
+def mark_commands(text: str) -> Markup:
+    """Text as HTML: what stands between backticks is code."""
+    parts = enumerate(text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else escape(part) for n, part in parts)
 
 
 async def render_page(

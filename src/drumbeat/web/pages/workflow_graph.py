@@ -4,16 +4,17 @@ Pure, free of HTML; `graph_layout.py` says where they are."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from unicodedata import east_asian_width
 
 import msgspec
 
 from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, IfParentFails
-from drumbeat.core.job import JobState, PendingView
+from drumbeat.core.job import Job, JobState, PendingView
 from drumbeat.core.suspension import awaited_signal
 from drumbeat.core.workflow import FAILED_STATES, GraphNode, TaskEdge, TaskNode, WorkflowGraph
+from drumbeat.ids import JobId
 
 from .formatting import between, count, short_id, span
 from .graph_layout import NodeSize, lay_out
@@ -26,8 +27,13 @@ MAX_OUTSIDE = 50
 """Parents outside of the workflow that are drawn."""
 JOB_SIZE = NodeSize()
 TASK_SIZE = NodeSize(width=230, height=62, gap_x=26, gap_y=54)
-NAME_WIDTH = {JOB_SIZE: 17, TASK_SIZE: 25}
-"""Columns of text that fit beside the icon, whatever the font."""
+TEXT_MARGIN = 35
+"""Pixels of a box that its text leaves free: the icon at the left, and a little at the right."""
+_LETTER_WIDTHS = {
+    letter: width
+    for width, letters in ((4.5, " ,./:;'|!ijlIf()[]-·"), (6.0, '_`rt"*'), (7.5, "cszxL?"), (12.5, "mwMW%@…"))
+    for letter in letters
+}
 BAR_MARGIN = 10
 MIN_SHARE = 3.0
 """Pixels: one dead letter among thousands must be visible."""
@@ -79,8 +85,10 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True):
     box_width: int
     box_height: int
     is_by_task: bool
-    policies: list[str]
+    policies: list[str] = []
     """Those of its edges that are not the default, for the legend."""
+    states: list[str] = []
+    """Those in the bars of tasks, for the legend."""
 
     @property
     def shape(self) -> str:
@@ -90,54 +98,56 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True):
 
 def node_word(node: GraphNode, now: datetime) -> str:
     """The word that people see for its state, as `Job.view`; and suspended."""
-    if node.state is not JobState.PENDING:
-        return str(node.state)
-    if node.blocked_on is not None:
-        return str(PendingView.WAITING)
-    if node.suspended is not None:
-        return "suspended"
-    if node.run_at is None or node.run_at <= now:
-        return str(PendingView.READY)
-    return str(PendingView.RETRYING if node.failures else PendingView.SCHEDULED)
+    view = node.view(now)
+    is_suspended = node.suspended is not None and view in (PendingView.SCHEDULED, PendingView.RETRYING)
+    return "suspended" if is_suspended else str(view)
 
 
-def draw_jobs(graph: WorkflowGraph, now: datetime, link: JobLink) -> GraphView:
+def find_outside(graph: WorkflowGraph) -> list[JobId]:
+    """Parents that are not among its nodes: of another workflow, of none, or pruned. No more than are drawn."""
+    nodes = {node.id for node in graph.nodes}
+    return list(dict.fromkeys(edge.parent for edge in graph.edges if edge.parent not in nodes))[:MAX_OUTSIDE]
+
+
+def draw_jobs(
+    graph: WorkflowGraph, now: datetime, link: JobLink, known_outside: Mapping[JobId, Job] | None = None
+) -> GraphView:
+    """`known_outside`: those of `find_outside` that are on record."""
     nodes = {str(node.id): node for node in graph.nodes}
-    outside = list(dict.fromkeys(str(edge.parent) for edge in graph.edges if edge.parent not in nodes))[:MAX_OUTSIDE]
+    outside = {str(id): (known_outside or {}).get(id) for id in find_outside(graph)}
+    states = {key: node.state for key, node in nodes.items()} | {key: job.state for key, job in outside.items() if job}
     layout = lay_out([*outside, *nodes], ((edge.parent, edge.child) for edge in graph.edges), JOB_SIZE)
     boxes = []
     for placed in layout.nodes:
         node = nodes.get(placed.key)
         if node is None:
-            style, name, line, title = "left", "outside", f"job {short_id(placed.key)}", f"Job {placed.key}"
-            title += "\nof another workflow, or of none"
+            style, name, line = _describe_outside(placed.key, outside[placed.key], now)
+            title = f"{name}\n{line}\n{placed.key}"
         else:
             style, name = node_word(node, now), node.task
             line = _describe(node, style)
             title = f"{node.task}\n{line}\n{node.id}"
-        cut = cut_name(name, NAME_WIDTH[JOB_SIZE])
         boxes.append(
             GraphBox(
                 key=placed.key,
                 x=placed.x,
                 y=placed.y,
                 style=style,
-                name=cut,
-                line=line,
+                name=cut_name(name, JOB_SIZE.width - TEXT_MARGIN),
+                line=cut_text(line, JOB_SIZE.width - TEXT_MARGIN),
                 title=title,
-                href=link(placed.key),
+                href=link(placed.key) if placed.key in states else "",
             )
         )
     paths = {(edge.parent, edge.child): edge.path for edge in layout.edges}
     drawn: dict[tuple[str, str], list[str]] = {}
     for edge in graph.edges:
         if (path := paths.pop((edge.parent, edge.child), None)) is not None:
-            drawn.setdefault((str(edge.parent), _edge_style(nodes.get(str(edge.parent)), edge.if_fails)), []).append(
-                path
-            )
-    states = Counter(node_word(node, now) for node in graph.nodes)
+            style = _edge_style(states.get(str(edge.parent)), edge.if_fails)
+            drawn.setdefault((str(edge.parent), style), []).append(path)
+    words = Counter(node_word(node, now) for node in graph.nodes)
     return GraphView(
-        words=f"{_plural(len(nodes), 'job')} in {_plural(_depth(layout.nodes), 'layer')}: {_sum_up(states)}",
+        words=f"{_plural(len(nodes), 'job')} in {_plural(_depth(layout.nodes), 'layer')}: {_sum_up(words)}",
         boxes=boxes,
         lines=[GraphLine(style=style, path="".join(some)) for (_, style), some in drawn.items()],
         width=layout.width,
@@ -166,7 +176,7 @@ def draw_tasks(graph: WorkflowGraph, link: TaskLink) -> GraphView:
                 x=placed.x,
                 y=placed.y,
                 style="ready" if (state := _task_state(task.counts)) == "pending" else state,
-                name=cut_name(task.task, NAME_WIDTH[TASK_SIZE]),
+                name=cut_name(task.task, TASK_SIZE.width - TEXT_MARGIN),
                 line=line,
                 title=title,
                 href=link(task.task),
@@ -190,7 +200,7 @@ def draw_tasks(graph: WorkflowGraph, link: TaskLink) -> GraphView:
         box_width=TASK_SIZE.width,
         box_height=TASK_SIZE.height,
         is_by_task=True,
-        policies=[],
+        states=[state for state in STATE_ORDER if any(task.counts.get(state) for task in graph.tasks)],
     )
 
 
@@ -212,21 +222,30 @@ def collapse(graph: WorkflowGraph) -> WorkflowGraph:
     )
 
 
-def cut_name(name: str, width: int) -> str:
-    """Its end, which says more than the module that it begins with; wide letters count twice."""
-    if sum(map(_columns, name)) <= width:
-        return name
-    left, kept = width - 1, list[str]()
-    for letter in reversed(name):
-        left -= _columns(letter)
+def cut_name(name: str, width: float) -> str:
+    """Cut to this many pixels: its end, which says more than the module that it begins with."""
+    cut = cut_text(name[::-1], width)[::-1]
+    return name if cut == name else "…" + cut[1:].lstrip(".")
+
+
+def cut_text(text: str, width: float) -> str:
+    """Cut to this many pixels, in bold letters of 12 pixels of a wide font."""
+    if sum(map(_letter_width, text)) <= width:
+        return text
+    left, kept = width - _letter_width("…"), 0
+    for letter in text:
+        left -= _letter_width(letter)
         if left < 0:
             break
-        kept.append(letter)
-    return "…" + "".join(reversed(kept)).lstrip(".")
+        kept += 1
+    return text[:kept] + "…"
 
 
-def _columns(letter: str) -> int:
-    return 2 if east_asian_width(letter) in "WF" else 1
+def _letter_width(letter: str) -> float:
+    """Of DejaVu Sans, the widest of the usual fonts, as a browser measured it."""
+    if letter in _LETTER_WIDTHS:
+        return _LETTER_WIDTHS[letter]
+    return 12.5 if east_asian_width(letter) in "WF" else 10.0 if letter.isupper() else 8.5
 
 
 def _describe(node: GraphNode, word: str) -> str:
@@ -239,13 +258,20 @@ def _describe(node: GraphNode, word: str) -> str:
     return f"{word} · {took}" if node.started_at is not None and took != span(None) else word
 
 
-def _edge_style(parent: GraphNode | None, policy: IfParentFails) -> str:
-    if parent is None:
-        state = "open"
-    elif parent.state is JobState.SUCCEEDED:
+def _describe_outside(id: str, job: Job | None, now: datetime) -> tuple[str, str, str]:
+    """Style, name and line."""
+    if job is None:
+        return "left", f"job {short_id(id)}", "no longer here"
+    word = str(job.view(now))
+    return word, job.task, f"outside · {word}"
+
+
+def _edge_style(parent: JobState | None, policy: IfParentFails) -> str:
+    """None: it is no longer on record."""
+    if parent is JobState.SUCCEEDED:
         state = "met"
     else:
-        state = "failed" if parent.state in FAILED_STATES else "open"
+        state = "failed" if parent in FAILED_STATES else "gone" if parent is None else "open"
     return f"{state} p-{policy}"
 
 

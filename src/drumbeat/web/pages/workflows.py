@@ -14,7 +14,7 @@ from drumbeat.web.request import DashboardRequest
 
 from .action_button import DANGER, ActionButton, build_button
 from .layout import is_any_region_requested, render_page
-from .workflow_graph import MAX_DRAWN_EDGES, STATE_ORDER, GraphView, collapse, draw_jobs, draw_tasks
+from .workflow_graph import MAX_DRAWN_EDGES, STATE_ORDER, GraphView, collapse, draw_jobs, draw_tasks, find_outside
 
 STATE_STYLES = {"expired": "expired", "pending": "ready"}
 """Of counts whose style is not called as they are."""
@@ -69,7 +69,10 @@ async def show(request: DashboardRequest, id: str, query: WorkflowPageQuery) -> 
         can_switch = bool(found.nodes) and len(found.edges) <= MAX_DRAWN_EDGES
         now = await request.store_time()
         if can_switch and query.by != "task":
-            graph = draw_jobs(found, now, lambda job: request.link_to(f"/jobs/{job}"))
+            store = await request.app.store()
+            outside = find_outside(found)
+            known = await store.inspect.get_jobs(outside, preview=0) if outside else {}
+            graph = draw_jobs(found, now, lambda job: request.link_to(f"/jobs/{job}"), known)
         else:
             graph = _draw_by_task(request, workflow, found)
     return await render_page(
@@ -111,7 +114,7 @@ def label_texts(workflow: Workflow) -> list[str]:
 
 def workflow_buttons(request: DashboardRequest, workflow: WorkflowRecord) -> list[ActionButton | None]:
     made: list[ActionButton | None] = []
-    if workflow.counts.get("dead"):
+    if workflow.counts.get("dead") or workflow.capped:
         made.append(
             build_button(
                 request,
@@ -126,7 +129,8 @@ def workflow_buttons(request: DashboardRequest, workflow: WorkflowRecord) -> lis
                 bulk=True,
             )
         )
-    if any(workflow.counts.get(state) for state in LIVE):
+    # Of a very large one there may be live jobs beyond those that were counted.
+    if any(workflow.counts.get(state) for state in LIVE) or (workflow.capped and workflow.cancelled_at is None):
         made.append(
             build_button(
                 request,

@@ -236,6 +236,16 @@ SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retryi
          WHERE history.state <> 'succeeded') AS bad,
        (SELECT count(*) AS number FROM drumbeat.dead) AS letters;
 
+-- name: waits
+-- Columns as in core.job_query.WaitCounts. A running job was due when it was claimed, so one that is due later is pending.
+SELECT blocked.number AS parents, suspended.sleep, suspended.number - suspended.sleep AS signal
+  FROM (SELECT count(*) AS number
+          FROM drumbeat.job
+         WHERE job.state = 'pending' AND job.blocked_on = 'parents' AND job.blocked_on IS NOT NULL) AS blocked,
+       (SELECT count(*) AS number, count(*) FILTER (WHERE job.suspended = 'sleep') AS sleep
+          FROM drumbeat.job
+         WHERE job.suspended IS NOT NULL AND job.run_at > drumbeat.now_us()) AS suspended;
+
 -- name: count_letters
 SELECT count(*)
   FROM drumbeat.dead;

@@ -31,7 +31,8 @@ repeat
   for i = 1, #page[2], 2 do
     local run_at, failures, crashes = match(page[2][i + 1], '^(%-?%d+),%d+,(%d+),(%d+),')
     -- A scan may return one twice.
-    if run_at and tonumber(run_at) > now and failures + crashes > 0 and sub(page[2][i + 1], -1) == '\n' and not seen[page[2][i]] then
+    if run_at and tonumber(run_at) > now and failures + crashes > 0 and not seen[page[2][i]]
+      and parse_live_state(page[2][i + 1]).blocked_on == '' then
       seen[page[2][i]] = true
       retrying = retrying + 1
     end

@@ -252,6 +252,16 @@ SELECT json_object('ready', due.ready, 'scheduled', due.future - tried.number, '
          WHERE state <> 'succeeded') AS ended,
        (SELECT count(*) AS number FROM drumbeat_dead) AS letters;
 
+-- name: waits
+-- A core.job_query.WaitCounts. A running job was due when it was claimed, so one that is due later is pending.
+SELECT json_object('parents', blocked.number, 'sleep', suspended.sleep, 'signal', suspended.number - suspended.sleep)
+  FROM (SELECT count(*) AS number
+          FROM drumbeat_job INDEXED BY drumbeat_job_blocked
+         WHERE blocked_on = 'parents' AND blocked_on IS NOT NULL) AS blocked,
+       (SELECT count(*) AS number, count(*) FILTER (WHERE suspended = 'sleep') AS sleep
+          FROM drumbeat_job INDEXED BY drumbeat_job_suspended
+         WHERE suspended IS NOT NULL AND run_at > :now) AS suspended;
+
 -- name: count_letters
 SELECT count(*)
   FROM drumbeat_dead;

@@ -90,6 +90,9 @@ CREATE INDEX job_running_beside_live
 -- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
 CREATE INDEX job_retrying
     ON drumbeat.job (run_at, id) WHERE failures + crashes > 0;
+-- Jobs that have slept or waited for a signal; without the state, for the same reason.
+CREATE INDEX job_suspended
+    ON drumbeat.job (suspended, run_at) WHERE suspended IS NOT NULL;
 -- Jobs that expire if they have not started by then; without the state, for the same reason.
 CREATE INDEX job_expiring
     ON drumbeat.job (expires_at) WHERE expires_at IS NOT NULL AND failures + crashes + replays = 0;

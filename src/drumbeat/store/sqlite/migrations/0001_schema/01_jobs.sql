@@ -79,6 +79,9 @@ CREATE UNIQUE INDEX drumbeat_job_one_pending_per_key
 -- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
 CREATE INDEX drumbeat_job_retrying
     ON drumbeat_job (run_at, id) WHERE failures + crashes > 0;
+-- Jobs that have slept or waited for a signal; without the state, for the same reason.
+CREATE INDEX drumbeat_job_suspended
+    ON drumbeat_job (suspended, run_at) WHERE suspended IS NOT NULL;
 -- Jobs that expire if they have not started by then; without the state, for the same reason.
 CREATE INDEX drumbeat_job_expiring
     ON drumbeat_job (expires_at) WHERE expires_at IS NOT NULL AND failures + crashes + replays = 0;
