@@ -385,7 +385,7 @@ def test_what_a_workflow_cannot_be() -> None:
         (lambda: app.workflow("a", labels={"a": "b\n"}), "must be a printable text"),
         (lambda: app.workflow("a", labels={"not a name": "b"}), "label"),
         (lambda: app.workflow("a", labels={"shop": 1}), "label 'shop' must be a printable text"),  # type: ignore[dict-item]
-        (lambda: app.workflow(""), "a workflow's name '' is not valid"),
+        (lambda: app.workflow(""), "workflow name '' is not valid"),
         (lambda: flow.add(step.bind(1), if_parent_fails="run"), "if_parent_fails needs parents"),
         (twins("live"), "two calls of .*step have the same unique key 'k'"),
         (lambda: group(call), "group takes a list of calls, such as"),  # type: ignore[arg-type]

@@ -227,7 +227,7 @@ TOKEN_BUGS = (
         engines=(REDIS,),
         tests=_JOB_TOKENS,
         file="store/redis/lua/_claim.lua",
-        before="us(math.max(now, (tonumber(last) or 0) + 1))",
+        before="last < now and now_text or us(last + 1)",
         after="now_text",
     ),
     KnownBug(

@@ -9,8 +9,9 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from types import coroutine
 from typing import Any, TypeVar
 
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB
@@ -26,6 +27,12 @@ GUEST_CALL: ContextVar[object | None] = ContextVar("drumbeat_guest", default=Non
 LEFTOVERS_TIMEOUT = 5.0
 MAX_ESCAPES = 1_000_000
 """A broken loop must not be run for ever."""
+
+
+@coroutine
+def yield_to_loop() -> Generator[None, None, None]:
+    """Let others run; a cancellation that is on its way arrives here."""
+    yield
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:

@@ -19,15 +19,7 @@ from drumbeat.core.claim import ClaimRef, WriteStatus
 from drumbeat.core.dependencies import GraphAnswer, NewGraph, ParentResult
 from drumbeat.core.job import NewJob
 from drumbeat.core.signals import SignalWait, TakenSignal
-from drumbeat.core.step import (
-    MAX_RESULT_BYTES,
-    MAX_STEP_NAME,
-    MAX_STEPS,
-    MAX_TOTAL_BYTES,
-    NewStep,
-    StepKind,
-    StepRecord,
-)
+from drumbeat.core.step import MAX_STEP_NAME, NewStep, StepKind, StepRecord
 from drumbeat.core.suspension import FOREVER_US, Suspension
 from drumbeat.durations import to_us
 from drumbeat.errors import ClaimLost, SignalTimedOut, StepError
@@ -39,6 +31,7 @@ from drumbeat.step_calls import CURRENT_STEP, CurrentStep, Suspended
 from drumbeat.store.protocol import Transactional
 from drumbeat.worker.added_jobs import build_graph, handles_of, handles_of_ids
 from drumbeat.worker.result import ResultEncoder
+from drumbeat.worker.step_budget import StepBudget
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +93,7 @@ class JobSteps:
         self._known: dict[StepId, StepRecord] = {}
         self._used: set[StepId] = set()
         self._in_flight: list[str] = []
-        self._recorded = self._bytes = 0
+        self._budget = StepBudget(job.id)
         self.suspended: Suspended | None = None
 
     async def step(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, conn: Any) -> Any:
@@ -175,7 +168,7 @@ class JobSteps:
     def _build_graph(self, name: str, calls: Iterable[NewJob[Any]]) -> NewGraph:
         graph = build_graph(self._context.enqueuer, self._claim, name, calls, self._context.now())
         assert graph.step is not None
-        self._charge(name, len(graph.step.result))
+        self._budget.charge(name, len(graph.step.result))
         return graph
 
     def _end_add(self, graph: NewGraph, answer: GraphAnswer) -> list[JobHandle[Any]]:
@@ -202,7 +195,7 @@ class JobSteps:
         until = None if known is None or known.until is None else to_us(known.until)
         if until is None or until > self._now():
             if known is None:
-                self._charge(name, 0)
+                self._budget.charge(name, 0)
             self._suspend(Suspension(kind=StepKind.SLEEP, name=name, until=until), delay_us)
 
     async def wait_for(self, signal: str, type: Any, timeout_us: int | None, name: str) -> Any:
@@ -228,7 +221,7 @@ class JobSteps:
         """What is on record of it. A new one is counted before it takes a signal, which would be lost to an error."""
         known = self._known.get((StepKind.WAIT, wait.name))
         if known is None:
-            self._charge(wait.name, 0)
+            self._budget.charge(wait.name, 0)
         return None if known is None or known.finished_at is None else TakenSignal(is_over=True, payload=known.result)
 
     def _end_wait(self, taken: TakenSignal, wait: SignalWait, type: Any, timeout_us: int | None) -> Any:
@@ -297,8 +290,7 @@ class JobSteps:
         if self._must_load:  # of several steps at once, the first answer counts
             self._must_load = False
             self._known = {(step.kind, step.name): step for step in steps} | self._known
-            self._recorded += len(steps)
-            self._bytes += sum(len(step.result or "") for step in steps)
+            self._budget.add(steps)
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
@@ -328,23 +320,11 @@ class JobSteps:
             raise StepError(self._job.id, name, f"returned what cannot be kept: {error.reason}") from error
         except Undecodable as error:
             raise StepError(self._job.id, name, f"returned another type than it says: {error}") from error
-        self._charge(name, len(text))
+        self._budget.charge(name, len(text))
         step = NewStep(
             claim=self._claim, name=name, started_at=started, finished_at=max(started, self._context.now()), result=text
         )
         return step, kept
-
-    def _charge(self, name: str, size: int) -> None:
-        self._recorded += 1
-        self._bytes += size
-        if self._recorded > MAX_STEPS:
-            raise StepError(self._job.id, name, f"is one too many: a job keeps at most {MAX_STEPS:,} records")
-        if size > MAX_RESULT_BYTES:
-            problem = f"returned {size:,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}: keep it elsewhere"
-            raise StepError(self._job.id, name, f"{problem}, and return where it is")
-        if self._bytes > MAX_TOTAL_BYTES:
-            problem = f"takes the results of this job over {MAX_TOTAL_BYTES:,} bytes together"
-            raise StepError(self._job.id, name, problem)
 
     def _settle(self, is_recorded: bool, cause: BaseException | None = None) -> None:
         """A lost claim ends the attempt as a lost lease does."""

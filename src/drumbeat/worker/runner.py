@@ -7,10 +7,8 @@ the task's own (it failed), or that of the whole worker (`is_cancelled`), which 
 
 import asyncio
 import functools
-from collections.abc import Generator
 from contextlib import suppress
 from contextvars import Token
-from types import coroutine
 from typing import Any
 
 from drumbeat import tracing
@@ -26,6 +24,7 @@ from drumbeat.worker.batch_call import build_calls, split_results
 from drumbeat.worker.child_runner import ChildRunner
 from drumbeat.worker.commit_check import CompletionVerifier, UnverifiedCompletion
 from drumbeat.worker.core import WorkerCore
+from drumbeat.worker.event_loop import yield_to_loop
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.parent_results import DecodedJob, ParentResults
 from drumbeat.worker.prefetch import Prefetch
@@ -38,11 +37,6 @@ from drumbeat.worker.trace_check import TraceCheck
 
 class SlotAbandoned(Exception):
     """An abandoned handler has ended after all. Its slot was replaced before, and ends."""
-
-
-@coroutine
-def yield_to_loop() -> Generator[None, None, None]:
-    yield
 
 
 class JobRunner:
@@ -157,10 +151,9 @@ class JobRunner:
         arguments: list[Arguments] = []
         bound_args: str | None = None
         for job in group:
-            if job.binds:
-                bound_args, decoded = await self._decode_bound(job, spec)
-            else:
-                decoded = spec.decode_arguments(job)
+            bound_args, decoded = (
+                await self._decode_bound(job, spec) if job.binds else (None, spec.decode_arguments(job))
+            )
             if isinstance(decoded, tuple):
                 ready.append(job)
                 arguments.append(decoded)
@@ -327,9 +320,8 @@ class JobRunner:
 
     def _from_error(self, run: HandlerRun, spec: TaskSpec, error: BaseException) -> HandlerResult:
         """What the handler raised. A cancellation is ours, its own, or that of the whole worker, which propagates."""
-        if not issubclass(
-            type(error), asyncio.CancelledError
-        ):  # isinstance would read error.__class__, which may raise
+        # Not isinstance: it would read error.__class__, which may raise.
+        if not issubclass(type(error), asyncio.CancelledError):
             return self._from_exception(run, spec, error)
         reason = run.running.aborted.reason
         if run.is_interrupted:

@@ -15,7 +15,8 @@ from contextvars import copy_context
 from drumbeat.worker.active_runs import HandlerRun
 from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.core import WorkerCore
-from drumbeat.worker.runner import JobRunner, SlotAbandoned, yield_to_loop
+from drumbeat.worker.event_loop import yield_to_loop
+from drumbeat.worker.runner import JobRunner, SlotAbandoned
 
 log = logging.getLogger(__name__)
 

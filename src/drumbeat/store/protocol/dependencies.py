@@ -74,9 +74,8 @@ class DependencyStore(Protocol):
         ...
 
     async def list_parents(self, ids: Sequence[JobId], limit: int) -> dict[JobId, list[ParentLink]]:
-        """The parents of each of these jobs (at most 100), open ones first, then by place; at most `limit` for each. Every
-        id has
-        an entry."""
+        """The parents of each of these jobs (at most 100), open ones first, then by place; at most `limit` for each. Every id
+        has an entry."""
         ...
 
     async def list_children(self, ids: Sequence[JobId], limit: int) -> dict[JobId, list[ParentLink]]:
