@@ -108,3 +108,28 @@ def test_every_statement_that_is_named_is_there(engine: str) -> None:
     }
     assert len(named) > 50
     assert named - statement_names(engine) - parts - {"malformed", "schema"} - set(dir(str)) == set()
+
+
+def limited_subqueries(sql: str) -> list[str]:
+    """Subqueries behind IN that have a LIMIT."""
+    found = []
+    for match in re.finditer(r"\bIN \((?=SELECT\b)", sql):
+        depth, end = 1, match.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(sql[end], 0)
+            end += 1
+        if re.search(r"\bLIMIT\b", body := sql[match.end() : end - 1]):
+            found.append(body)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("store/postgres/**/*.sql")), ids=shown)
+def test_postgres_has_no_limit_behind_in(path: Path) -> None:
+    """A plan may run such a subquery for each row: ARRAY(SELECT ...) runs once (engines/postgres/test_limited_deletes.py)."""
+    assert limited_subqueries(without_comments(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_limit_behind_in_is_found() -> None:
+    assert limited_subqueries("id IN (SELECT id FROM a WHERE (b) LIMIT 2) AND id IN (SELECT 1) LIMIT 3") == [
+        "SELECT id FROM a WHERE (b) LIMIT 2"
+    ]

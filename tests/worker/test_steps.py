@@ -198,7 +198,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error(app: Drumbeat) -> None:
 
 async def test_waits_that_end_at_once_count_as_records(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their signals were there before: the run is never suspended."""
-    monkeypatch.setattr("drumbeat.worker.job_steps.MAX_STEPS", 3)
+    monkeypatch.setattr("drumbeat.worker.step_budget.MAX_STEPS", 3)
 
     @app.task(retries=5)
     async def work() -> None:

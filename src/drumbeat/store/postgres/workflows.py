@@ -30,6 +30,7 @@ _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 class PostgresWorkflows:
     def __init__(self, parts: PostgresParts) -> None:
         self._sql = parts.sql.workflows
+        self._exclude_advances = parts.sql.dependencies.exclude_advances
         self._use_snapshot = parts.sql.schema.use_snapshot
         self._connection = parts.connection
         self._report_connection = parts.report_connection
@@ -53,6 +54,8 @@ class PostgresWorkflows:
 
     async def mark_cancelled(self, id: str) -> bool:
         marked = await self._connection.call(lambda session: session.fetchval(self._sql.mark_cancelled, id))
+        # An advance that began before has not seen the mark: it may make a child due until it ends.
+        await self._connection.call(lambda session: session.execute(self._exclude_advances))
         return marked is not None
 
     async def _fetch(self, statement: str, *facts: Any) -> list[Any]:

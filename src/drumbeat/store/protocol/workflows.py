@@ -33,6 +33,5 @@ class WorkflowStore(Protocol):
 
     async def mark_cancelled(self, id: str) -> bool:
         """From now on nothing that waits for parents becomes due in it, and nothing is added to it. Its other jobs are left
-        as they
-        are: the caller cancels them. True also if it was cancelled before; False: it does not exist."""
+        as they are: the caller cancels them. True also if it was cancelled before; False: it does not exist."""
         ...

@@ -85,11 +85,12 @@ SELECT id, who, role, via, verb, target, reason, request_key, request_hash, at, 
  LIMIT $2;
 
 -- name: prune
+-- ARRAY: as in rooms.sql.
 DELETE FROM drumbeat.audit
- WHERE id IN (SELECT id
-                FROM drumbeat.audit
-               WHERE at < $1
-               ORDER BY at
-               LIMIT $2
-                 FOR UPDATE SKIP LOCKED)
+ WHERE id = ANY (ARRAY(SELECT id
+                         FROM drumbeat.audit
+                        WHERE at < $1
+                        ORDER BY at
+                        LIMIT $2
+                          FOR UPDATE SKIP LOCKED))
 RETURNING id;

@@ -6,7 +6,8 @@ SELECT advanced.is_more, advanced.earliest_due, advanced.due_ids, set_config('sy
   FROM drumbeat.advance($1) AS advanced;
 
 -- name: exclude_advances
--- Of `add`, at its second try: before any row is locked, as in the function `advance`.
+-- No advance runs until this transaction ends. Of `add`, at its second try: before any row is locked, as in the function
+-- `advance`. Of the cancellation of a workflow, as a transaction of its own after the mark: those that have not seen it have ended.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('drumbeat' || '.advance', 0));
 
 -- name: allow_pauses

@@ -11,14 +11,15 @@
 SELECT pg_notify('drumbeat' || '.rooms', $6);
 
 -- name: take
+-- ARRAY, here and below: as `IN (SELECT ... LIMIT ...)` a plan may run the subquery for each row, and more than the limit goes.
 DELETE FROM drumbeat.room_message
  WHERE "to" = $1
-   AND id IN (SELECT id
-                FROM drumbeat.room_message
-               WHERE "to" = $1
-               ORDER BY id
-               LIMIT $2
-                 FOR UPDATE SKIP LOCKED)
+   AND id = ANY (ARRAY(SELECT id
+                         FROM drumbeat.room_message
+                        WHERE "to" = $1
+                        ORDER BY id
+                        LIMIT $2
+                          FOR UPDATE SKIP LOCKED))
 RETURNING id, room, "to", args, signature;
 
 -- name: list_untaken
@@ -36,10 +37,10 @@ RETURNING id;
 -- name: prune
 -- $1 age, $2 limit, $3 instances whose messages are kept.
 DELETE FROM drumbeat.room_message
- WHERE ("to", id) IN (SELECT "to", id
-                        FROM drumbeat.room_message
-                       WHERE sent_at <= drumbeat.now_us() - $1
-                         AND "to" <> ALL ($3::text[])
-                       LIMIT $2
-                         FOR UPDATE SKIP LOCKED)
+ WHERE ctid = ANY (ARRAY(SELECT ctid
+                           FROM drumbeat.room_message
+                          WHERE sent_at <= drumbeat.now_us() - $1
+                            AND "to" <> ALL ($3::text[])
+                          LIMIT $2
+                            FOR UPDATE SKIP LOCKED))
 RETURNING id;

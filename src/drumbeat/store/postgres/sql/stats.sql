@@ -70,30 +70,30 @@ SELECT job.queue, job.task, attempt.outcome, false, attempt.token, attempt.start
    AND attempt.instance = $1;
 
 -- name: prune
--- $1 resolution, $2 before, $3 limit.
+-- $1 resolution, $2 before, $3 limit. ARRAY: as in rooms.sql.
 DELETE FROM drumbeat.rollup
- WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
-                                                FROM drumbeat.rollup
-                                               WHERE resolution = $1
-                                                 AND at < $2
-                                               ORDER BY at
-                                               LIMIT $3
-                                                 FOR UPDATE SKIP LOCKED)
+ WHERE ctid = ANY (ARRAY(SELECT ctid
+                           FROM drumbeat.rollup
+                          WHERE resolution = $1
+                            AND at < $2
+                          ORDER BY at
+                          LIMIT $3
+                            FOR UPDATE SKIP LOCKED))
 RETURNING task;
 
 -- name: delete_gone_totals
 -- TOTAL rows of instances that have ended. $1 their ids, $2 limit.
 DELETE FROM drumbeat.rollup
- WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
-                                                FROM drumbeat.rollup
-                                               WHERE resolution = 0
-                                                 AND at = 0
-                                                 AND instance <> ''
-                                                 AND written_at < $1
-                                                 AND instance NOT IN (SELECT id FROM drumbeat.instance WHERE state = 'alive')
-                                               ORDER BY queue, task, instance
-                                               LIMIT $2
-                                                 FOR UPDATE SKIP LOCKED)
+ WHERE ctid = ANY (ARRAY(SELECT ctid
+                           FROM drumbeat.rollup
+                          WHERE resolution = 0
+                            AND at = 0
+                            AND instance <> ''
+                            AND written_at < $1
+                            AND instance NOT IN (SELECT id FROM drumbeat.instance WHERE state = 'alive')
+                          ORDER BY queue, task, instance
+                          LIMIT $2
+                            FOR UPDATE SKIP LOCKED))
 RETURNING at, queue, task, counts;
 
 -- name: lock_folded

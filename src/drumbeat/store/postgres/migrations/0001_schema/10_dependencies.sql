@@ -67,3 +67,5 @@ CREATE TABLE drumbeat.workflow (
 );
 CREATE INDEX workflow_by_name
     ON drumbeat.workflow (name, id);
+CREATE INDEX workflow_cancelled
+    ON drumbeat.workflow (id) WHERE cancelled_at IS NOT NULL;

@@ -85,6 +85,10 @@ CREATE FUNCTION drumbeat.advance(max_edges integer, OUT is_more boolean, OUT ear
 DECLARE
     now_at     bigint;
     taken      bigint[];
+    ended      uuid[];
+    cursors    uuid[];
+    lives      integer[];
+    happened   text[];
     revives    boolean;
     follows    integer;
     seqs       bigint[];
@@ -103,7 +107,7 @@ BEGIN
 
     -- Up to the first of another sort: replays and ends of the same parent must not meet in one step.
     WITH found AS MATERIALIZED (
-         SELECT release.seq, release.event = 'replayed' AS is_replay
+         SELECT release.*, release.event = 'replayed' AS is_replay
            FROM drumbeat.release
           ORDER BY release.seq
           LIMIT max_edges
@@ -112,10 +116,13 @@ BEGIN
          SELECT found.seq, found.is_replay FROM found ORDER BY found.seq LIMIT 1),
          other AS MATERIALIZED (
          SELECT min(found.seq) AS seq FROM found, oldest WHERE found.is_replay <> oldest.is_replay)
-    SELECT array_agg(found.seq), bool_or(found.is_replay)
-      INTO taken, revives
-      FROM found, other
-     WHERE other.seq IS NULL OR found.seq < other.seq;
+    SELECT array_agg(alike.seq), array_agg(alike.parent), array_agg(alike.after_child), array_agg(alike.life),
+           array_agg(alike.event), bool_or(alike.is_replay)
+      INTO taken, ended, cursors, lives, happened, revives
+      FROM (SELECT found.*
+              FROM found, other
+             WHERE other.seq IS NULL OR found.seq < other.seq
+             ORDER BY found.seq) AS alike;
     IF taken IS NULL THEN
         RETURN;
     END IF;
@@ -124,14 +131,14 @@ BEGIN
     SELECT array_agg(found.seq), array_agg(found.parent), array_agg(found.child), array_agg(found.event),
            array_agg(found.effect), array_agg(found.parent) FILTER (WHERE found.effect = 'met' AND found.binding <> '')
       INTO seqs, parents, children, events, effects, bound
-      FROM (SELECT ended.seq, edge.parent, edge.child, ended.event, edge.binding,
-                   drumbeat.edge_effect(edge.if_fails, edge.life, ended.event, ended.life) AS effect
-              FROM (SELECT * FROM drumbeat.release WHERE release.seq = ANY (taken) ORDER BY release.seq) AS ended
+      FROM (SELECT release.seq, edge.parent, edge.child, release.event, edge.binding,
+                   drumbeat.edge_effect(edge.if_fails, edge.life, release.event, release.life) AS effect
+              FROM unnest(taken, ended, cursors, lives, happened) AS release (seq, parent, after_child, life, event)
              CROSS JOIN LATERAL (
                    SELECT *
                      FROM drumbeat.edge
-                    WHERE edge.parent = ended.parent
-                      AND edge.child > coalesce(ended.after_child, '00000000-0000-0000-0000-000000000000')
+                    WHERE edge.parent = release.parent
+                      AND edge.child > coalesce(release.after_child, '00000000-0000-0000-0000-000000000000')
                     ORDER BY edge.child
                     LIMIT max_edges) AS edge
              LIMIT max_edges) AS found;
@@ -153,40 +160,43 @@ BEGIN
           ORDER BY job.id
             FOR UPDATE;
 
-        -- Those that a failed parent cancels, by the first that does; and those of a cancelled workflow that would be due.
-        WITH hit AS MATERIALIZED (
-             SELECT * FROM unnest(parents, children, events, effects) WITH ORDINALITY
-                           AS each (parent, child, event, effect, place)),
-             failed AS MATERIALIZED (
-             SELECT DISTINCT ON (hit.child) hit.child, hit.parent, hit.event
-               FROM hit
-              WHERE hit.effect = 'cancel'
-              ORDER BY hit.child, hit.place),
-             met AS MATERIALIZED (
-             SELECT hit.child, count(*) AS number FROM hit WHERE hit.effect = 'met' GROUP BY hit.child),
-             doomed AS (
-             SELECT failed.child, failed.parent,
-                    format('{"type":"ParentFailed","message":%s,"traceback":""}',
-                           to_json(format('its parent %s (task %s) %s', failed.parent,
-                                          (SELECT found.task FROM drumbeat.find_parent(failed.parent) AS found),
-                                          CASE failed.event WHEN 'died' THEN 'died' WHEN 'cancelled' THEN 'was cancelled'
-                                               ELSE 'was discarded' END))) AS reason
-               FROM failed
-              UNION ALL
-             SELECT met.child, NULL, '{"type":"WorkflowCancelled","message":"its workflow was cancelled","traceback":""}'
-               FROM met
-              WHERE met.child NOT IN (SELECT failed.child FROM failed)
-                -- Locked: once a workflow is cancelled, and its caller told so, no child of it becomes due any more.
-                AND (SELECT workflow.cancelled_at
-                       FROM drumbeat.workflow
-                      WHERE workflow.id = (SELECT job.workflow
-                                             FROM drumbeat.job
-                                            WHERE job.id = met.child
-                                              AND job.open_parents <= met.number)
-                        FOR SHARE) IS NOT NULL)
-        SELECT array_agg(doomed.child), array_agg(doomed.parent), array_agg(doomed.reason)
-          INTO cancelled, causes, reasons
-          FROM doomed;
+        -- Those that a failed parent cancels, by the first that does; and those of a cancelled workflow that would be due. Mostly
+        -- there are neither. A workflow that is cancelled from here on waits for the end of this step before its caller is told
+        -- (exclude_advances): after that no child of it becomes due.
+        IF 'cancel' = ANY (effects) OR EXISTS (SELECT FROM drumbeat.workflow WHERE workflow.cancelled_at IS NOT NULL) THEN
+            WITH hit AS MATERIALIZED (
+                 SELECT * FROM unnest(parents, children, events, effects) WITH ORDINALITY
+                               AS each (parent, child, event, effect, place)),
+                 failed AS MATERIALIZED (
+                 SELECT DISTINCT ON (hit.child) hit.child, hit.parent, hit.event
+                   FROM hit
+                  WHERE hit.effect = 'cancel'
+                  ORDER BY hit.child, hit.place),
+                 met AS MATERIALIZED (
+                 SELECT hit.child, count(*) AS number FROM hit WHERE hit.effect = 'met' GROUP BY hit.child),
+                 doomed AS (
+                 SELECT failed.child, failed.parent,
+                        format('{"type":"ParentFailed","message":%s,"traceback":""}',
+                               to_json(format('its parent %s (task %s) %s', failed.parent,
+                                              (SELECT found.task FROM drumbeat.find_parent(failed.parent) AS found),
+                                              CASE failed.event WHEN 'died' THEN 'died' WHEN 'cancelled' THEN 'was cancelled'
+                                                   ELSE 'was discarded' END))) AS reason
+                   FROM failed
+                  UNION ALL
+                 SELECT met.child, NULL, '{"type":"WorkflowCancelled","message":"its workflow was cancelled","traceback":""}'
+                   FROM met
+                  WHERE met.child NOT IN (SELECT failed.child FROM failed)
+                    AND EXISTS (SELECT
+                                  FROM drumbeat.workflow
+                                 WHERE workflow.id = (SELECT job.workflow
+                                                        FROM drumbeat.job
+                                                       WHERE job.id = met.child
+                                                         AND job.open_parents <= met.number)
+                                   AND workflow.cancelled_at IS NOT NULL))
+            SELECT array_agg(doomed.child), array_agg(doomed.parent), array_agg(doomed.reason)
+              INTO cancelled, causes, reasons
+              FROM doomed;
+        END IF;
         IF cancelled IS NOT NULL THEN
             PERFORM drumbeat.cancel_children(cancelled, causes, reasons, now_at);
         END IF;
