@@ -24,11 +24,14 @@ from django.apps import apps
 from django.utils import autoreload
 
 from drumbeat.cli.program import program
+from drumbeat.clock import SystemClock
 
 OPTION = "--reload"
 EXIT_RELOAD = 3
 DRAIN_SECONDS = 3
 CHECK_INTERVAL = 1.0
+STARTED_AT = "DRUMBEAT_RELOAD_STARTED_AT"
+"""In the environment of the worker's process: when it was started, µs."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -48,7 +51,9 @@ def run_watched(work: Callable[[], int]) -> int:
 
     def watch() -> None:
         try:
-            make_project_reloader().run(threading.main_thread())
+            reloader = make_project_reloader()
+            look_back(reloader, int(os.environ[STARTED_AT]))
+            reloader.run(threading.main_thread())
         except SystemExit:  # how Django's reloader ends
             has_changed.set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -74,6 +79,27 @@ def make_project_reloader() -> autoreload.BaseReloader:
     return reloader
 
 
+def look_back(reloader: autoreload.BaseReloader, started_at: int) -> None:
+    """Let the reloader notice also what has changed between the start of the process, when its modules were imported, and its
+    own first look at the files, which may be seconds later: it takes what it sees there for the code that runs.
+
+    started_at: µs, as the clock says.
+    """
+    look = reloader.tick
+
+    def tick() -> Iterator[None]:
+        ticker = look()
+        next(ticker)
+        now = SystemClock().now_us()
+        for file, changed_at in read_modification_times().items():
+            if started_at < 1e6 * changed_at <= now:  # not in the future: such a file would be new for ever
+                reloader.notify_file_changed(file)
+        yield
+        yield from ticker
+
+    reloader.tick = tick
+
+
 class ChildKeeper:
     """Starts the worker's process again whenever a file has changed."""
 
@@ -97,7 +123,7 @@ class ChildKeeper:
                         return code
 
     def _run_child(self) -> int:
-        environ = os.environ | {autoreload.DJANGO_AUTORELOAD_ENV: "true"}
+        environ = os.environ | {autoreload.DJANGO_AUTORELOAD_ENV: "true", STARTED_AT: str(SystemClock().now_us())}
         # A group of its own: a terminal's Ctrl-C comes to this process alone, and is passed on once.
         self._process = subprocess.Popen(self._command, env=environ, process_group=0)
         return self._process.wait()
