@@ -131,9 +131,12 @@ def edge_effect(if_fails: IfParentFails, edge_life: int, event: ParentEvent, lif
     """What an event of a parent, in its life number `life` (`replays`; of REPLAYED: the new one), does to the child of an edge
     that was made in its life number `edge_life`.
 
-    A parent succeeds only once, and nothing follows a cancellation; it may die again and again. So "run" is met by the end of
-    one life only, and never by a discard, which follows a death.
+    What happened before the edge was made does nothing: the edge was judged by it. A parent succeeds only once, and nothing
+    follows a cancellation; it may die again and again. So "run" is met by the end of one life only, and never by a discard,
+    which follows a death.
     """
+    if life < edge_life:
+        return EdgeEffect.NOTHING
     if event is ParentEvent.REPLAYED:
         return EdgeEffect.NOTHING if if_fails is IfParentFails.RUN else EdgeEffect.REVIVE
     if if_fails is IfParentFails.RUN:

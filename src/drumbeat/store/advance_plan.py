@@ -80,8 +80,6 @@ def plan_advance(rows: Sequence[FollowedRow], limit: int) -> AdvancePlan:
 def _effect_of(row: FollowedRow) -> EdgeEffect:
     if row.if_fails is None or row.edge_life is None:
         return EdgeEffect.NOTHING
-    if row.life < row.edge_life:
-        return EdgeEffect.NOTHING  # it happened before the edge was made, in an earlier life
     return edge_effect(row.if_fails, row.edge_life, row.event, row.life)
 
 

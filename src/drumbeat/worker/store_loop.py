@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -44,6 +45,7 @@ MAX_IDLE_SECONDS = 60.0
 RECONCILE_INTERVAL = 2.0
 SURPLUS_DELAY = 0.05
 MAX_RELEASED_CLAIMS = 10_000
+_BINDS = attrgetter("binds")
 
 
 class StoreLoop:
@@ -207,7 +209,7 @@ class StoreLoop:
         if answer.is_releasing:
             self._on_releasing()
         if claim:
-            if any(job.binds for job in answer.jobs):
+            if any(map(_BINDS, answer.jobs)):
                 await self._load_ahead(answer.jobs)
             if self._has_claims_of(instance):
                 self._buffer_jobs(answer)  # first: slots run before the lanes check again

@@ -31,6 +31,7 @@ Row = tuple[str | int | None, ...]
 _required_values = attrgetter(*map(attribute_path, REQUIRED_COLUMNS))
 _nullable_values = attrgetter(*NULLABLE_COLUMNS)
 _shared_values = attrgetter(*map(attribute_path, SHARED_COLUMNS))
+_UNIQUE, _RUN_AT, _DELAY = map(attrgetter, ("unique", "run_at", "delay"))
 
 
 class InsertRows(msgspec.Struct, frozen=True):
@@ -67,6 +68,12 @@ def insert_row(job: NewJob) -> Row:
     return (*_required_values(job), *[NULL if value is None else value for value in _nullable_values(job)])
 
 
+def earliest_due(jobs: Sequence[NewJob], now: int) -> int:
+    if set(map(_RUN_AT, jobs)) == {None}:
+        return now + min(map(_DELAY, jobs))
+    return min(now + job.delay if job.run_at is None else job.run_at for job in jobs)
+
+
 class SqliteInserter:
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
@@ -74,7 +81,7 @@ class SqliteInserter:
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
         """Insert all or none; one answer for each."""
         jobs, now = batch.jobs, write.now
-        if any(job.unique for job in jobs):
+        if any(map(_UNIQUE, jobs)):
             answers = self._add_unique(write, batch)
         else:
             if batch.row_groups is None and len(jobs) < MIN_SIMILAR:
@@ -86,13 +93,13 @@ class SqliteInserter:
             else:
                 answers = self._find_created(write, jobs, created)
         if any(answer.created for answer in answers):
-            write.notify(min(now + job.delay if job.run_at is None else job.run_at for job in jobs))
+            write.notify(earliest_due(jobs, now))
         return answers
 
     def add_all(self, write: WriteContext, batches: Sequence[SqliteInsertBatch]) -> list[list[AddResult]]:
         """Insert several calls by one statement: those of a thousand coroutines that each enqueue one job."""
         jobs = [job for batch in batches for job in batch.jobs]
-        if any(job.unique for job in jobs):
+        if any(map(_UNIQUE, jobs)):
             return [self.add(write, batch) for batch in batches]
         answers = iter(self.add(write, SqliteInsertBatch(jobs)))
         return [[next(answers) for _ in batch.jobs] for batch in batches]

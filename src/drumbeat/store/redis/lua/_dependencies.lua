@@ -34,9 +34,7 @@ end
 local function effect_of(said, facts)
   local effect = said.effects[facts]
   if not effect then
-    -- An edge that is younger than what happened was judged by it.
-    local applies = not facts.is_met and said.life >= facts.life
-    effect = applies and edge_effect(facts.if_fails, facts.life, said.event, said.life) or 'nothing'
+    effect = not facts.is_met and edge_effect(facts.if_fails, facts.life, said.event, said.life) or 'nothing'
     said.effects[facts] = effect
   end
   return effect

@@ -7,6 +7,9 @@
 -- include: _base
 
 local function edge_effect(if_fails, edge_life, event, life)
+  if life < edge_life then
+    return 'nothing'
+  end
   if event == 'replayed' then
     return if_fails == 'cancel' and 'revive' or 'nothing'
   end

@@ -12,7 +12,7 @@ SELECT CASE WHEN state IS NULL OR (if_fails = 'run' AND life > edge_life) THEN '
         END
 $$;
 
--- core.dependencies.edge_effect. What happened to the parent before the edge was made does nothing: the edge was judged by it.
+-- core.dependencies.edge_effect.
 CREATE FUNCTION drumbeat.edge_effect(if_fails text, edge_life integer, event text, life integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
