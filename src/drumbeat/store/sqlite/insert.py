@@ -31,7 +31,8 @@ Row = tuple[str | int | None, ...]
 _required_values = attrgetter(*map(attribute_path, REQUIRED_COLUMNS))
 _nullable_values = attrgetter(*NULLABLE_COLUMNS)
 _shared_values = attrgetter(*map(attribute_path, SHARED_COLUMNS))
-_UNIQUE, _RUN_AT, _DELAY = map(attrgetter, ("unique", "run_at", "delay"))
+_UNIQUE, _RUN_AT = attrgetter("unique"), attrgetter("run_at")
+_DELAY: "attrgetter[int]" = attrgetter("delay")
 
 
 class InsertRows(msgspec.Struct, frozen=True):
