@@ -137,9 +137,9 @@ BUGS = (
     PlantedBug(
         name="a batch is inserted up to its first known id",
         file="store/sqlite/insert.py",
-        before="        if any(job.unique for job in jobs):\n            answers = self._add_unique(write, batch)\n",
+        before="        if any(map(_UNIQUE, jobs)):\n            answers = self._add_unique(write, batch)\n",
         after="        if len(jobs) > 2 and write.now % 2:\n            jobs = jobs[:-1]\n"
-        "        if any(job.unique for job in jobs):\n            answers = self._add_unique(write, batch)\n",
+        "        if any(map(_UNIQUE, jobs)):\n            answers = self._add_unique(write, batch)\n",
     ),
     PlantedBug(
         name="the record of a fire is not written",

@@ -245,9 +245,25 @@ def test_moments_are_those_of_cronsim(expression: str, name: str, noon: int) -> 
     for _, wanted in zip(range(30), theirs, strict=False):
         # Where clocks go forward at midnight, CronSim gives times of wildcard rules that there are not on that day's clock.
         assume(wanted.astimezone(UTC).astimezone(wanted.tzinfo).time() == wanted.time())
+        # Where they go back by half an hour, it leaves out the first half of an hour of that day.
+        assume((offset_at(wanted.timestamp(), name) - offset_at(at, name)) % 3_600 == 0)
         found = calendar.next_from(at + 1)
         assert found == int(wanted.timestamp())
         at = found
+
+
+def offset_at(timestamp: float, name: str) -> float:
+    offset = datetime.fromtimestamp(timestamp, UTC if name == "UTC" else ZoneInfo(name)).utcoffset()
+    assert offset is not None
+    return offset.total_seconds()
+
+
+def test_an_hour_after_the_clocks_went_back_by_half_an_hour_begins_with_its_first_minute() -> None:
+    """On Lord Howe Island the clocks went from 02:00 to 01:30."""
+    calendar = Calendar(parse("*/5 */3 * * *", "x"), get_zone("Australia/Lord_Howe"))
+    before = datetime(2029, 4, 1, 0, 55, tzinfo=ZoneInfo("Australia/Lord_Howe"))
+    wanted = datetime(2029, 4, 1, 3, tzinfo=ZoneInfo("Australia/Lord_Howe"))
+    assert calendar.next_from(int(before.timestamp()) + 1) == int(wanted.timestamp())
 
 
 def test_a_wildcard_minute_does_not_fire_for_an_hour_that_is_skipped() -> None:

@@ -69,12 +69,6 @@ def insert_row(job: NewJob) -> Row:
     return (*_required_values(job), *[NULL if value is None else value for value in _nullable_values(job)])
 
 
-def earliest_due(jobs: Sequence[NewJob], now: int) -> int:
-    if set(map(_RUN_AT, jobs)) == {None}:
-        return now + min(map(_DELAY, jobs))
-    return min(now + job.delay if job.run_at is None else job.run_at for job in jobs)
-
-
 class SqliteInserter:
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
@@ -94,7 +88,10 @@ class SqliteInserter:
             else:
                 answers = self._find_created(write, jobs, created)
         if any(answer.created for answer in answers):
-            write.notify(earliest_due(jobs, now))
+            if set(map(_RUN_AT, jobs)) == {None}:
+                write.notify(now + min(map(_DELAY, jobs)))
+            else:
+                write.notify(min(now + job.delay if job.run_at is None else job.run_at for job in jobs))
         return answers
 
     def add_all(self, write: WriteContext, batches: Sequence[SqliteInsertBatch]) -> list[list[AddResult]]:
