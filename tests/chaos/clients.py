@@ -10,8 +10,10 @@ from typing import Any
 from drumbeat import NewJob
 from drumbeat.clock import SYSTEM
 from tests.chaos import journal, program
+from tests.chaos.graphs import grow
 from tests.chaos.patient_client import PatientClient
 from tests.chaos.program import app
+from tests.chaos.sagas import send_signals
 
 RATE = "CHAOS_RATE"
 MAX_BACKLOG = 500
@@ -40,9 +42,11 @@ dice = random.Random()
 client = PatientClient(app, dice)
 
 
-async def enqueue(jobs: Sequence[NewJob], *, delay: float = 0.0, key: str | None = None, whole: bool = False) -> Any:
+async def enqueue(
+    jobs: Sequence[NewJob], *, delay: float = 0.0, key: str | None = None, whole: bool = False, send: Any = None
+) -> Any:
     batch = str(jobs[0].id) if whole else None
-    return await client.enqueue(jobs, may_repeat=key is None, delay=delay, key=key, batch=batch)
+    return await client.enqueue(jobs, may_repeat=key is None, send=send, delay=delay, key=key, batch=batch)
 
 
 async def produce_bulk() -> None:
@@ -75,6 +79,22 @@ async def produce_singly() -> None:
             await SYSTEM.sleep(dice.uniform(0.0, 0.2))
 
 
+async def produce_graphs() -> None:
+    """Jobs that wait for each other, and jobs with steps, sleeps and waits for signals."""
+    nodes = {"node": program.node, "mortal": program.mortal}
+    async with asyncio.TaskGroup() as group:
+        while True:
+            group.create_task(client.survive(lambda: grow(app, nodes, enqueue, dice)))
+            group.create_task(client.survive(enqueue_saga))
+            await SYSTEM.sleep(dice.uniform(0.2, 1.0))
+
+
+async def enqueue_saga() -> None:
+    number = dice.getrandbits(30)
+    [handle] = await enqueue([program.saga.bind(number)])
+    await send_signals(app, handle.id, number, dice)
+
+
 async def enqueue_unique(number: int, key: str) -> None:
     await enqueue([program.unique.using(key=key, unique=True).bind(number)], key=key)
 
@@ -91,7 +111,7 @@ async def enqueue_one(task: Any, number: int) -> None:
 async def replay() -> None:
     while True:
         await SYSTEM.sleep(1.0)
-        letters = await app.dead.list(task="doomed", limit=20)
+        letters = [*await app.dead.list(task="doomed", limit=20), *await app.dead.list(task="mortal", limit=20)]
         chosen = [str(letter.id) for letter in letters if dice.random() < 0.5]
         if chosen:
             journal.write("replays", ids=chosen)
@@ -119,10 +139,10 @@ async def broadcast() -> None:
 
 KINDS: dict[str, tuple[Callable[[], Awaitable[object]], ...]] = {
     "bulk": (produce_bulk,),
-    "single": (produce_singly,),
+    "single": (produce_singly, produce_graphs),
     "locks": (*(take_locks,) * LOCKERS, call_at_rate, call_at_rate),
     "operator": (replay, broadcast),
-    "all": (produce_bulk, produce_singly, take_locks, call_at_rate, replay, broadcast),
+    "all": (produce_bulk, produce_singly, produce_graphs, take_locks, call_at_rate, replay, broadcast),
 }
 
 

@@ -11,7 +11,7 @@ from tests.chaos.journal import Entry
 from tests.chaos.program import FORWARDED, INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
 from tests.proof.call_observer import LISTS
-from tests.proof.final_state import read_fire, read_job
+from tests.proof.final_state import read_fire, read_job, read_signals
 
 PAGE = 1_000
 
@@ -29,6 +29,7 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
     batches: dict[str, int] = {}
     lives: dict[str, proof.NodeLife] = {}
     calls: dict[tuple[str, int, int], Entry] = {}
+    signals: dict[str, proof.SignalCall] = {}
     steps = [(entry.at, float(entry.facts["seconds"])) for entry in entries if entry.event == "stepped"]
     for entry in entries:
         facts = entry.facts
@@ -57,6 +58,15 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
                     lives[process] = proof.NodeLife(node=process, start=entry.at, concurrency=facts["slots"])
             case "ended":
                 history.ended.append(proof.Ended(run=facts["run"], at=entry.at, result=facts["result"]))
+            case "depends":
+                history.depends.append(msgspec.convert(facts, proof.Depends))
+            case "part":
+                history.steps.append(msgspec.convert(facts | {"at": entry.at}, proof.StepEvent))
+            case "signals":
+                signals[facts["value"]] = proof.SignalCall(job=facts["job"], value=facts["value"], at=entry.at)
+            case "signal stored":
+                call = signals[facts["value"]]
+                signals[call.value] = msgspec.structs.replace(call, answered_at=entry.at)
             case "cancelled":
                 history.cancels.append(proof.CancelAnswered(job=facts["job"], at=entry.at, answer=facts["answer"]))
             case "entered":
@@ -107,6 +117,7 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
             )
         )
     read_calls(list(calls.values()), history)
+    history.signals = list(signals.values())
     history.lives = list(lives.values())
     history.locks = [read_hold(entered, leaves.get(hold)) for hold, entered in holds.items()]
     history.ended_at = entries[-1].at if entries else 0.0
@@ -158,6 +169,7 @@ async def read_store(store: Store, history: proof.History) -> None:
         if before is None:
             break
     history.jobs = jobs
+    history.signals_read = await read_signals(store, jobs)
     fires: list[proof.FireRecord] = []
     last = None
     while found := (await store.schedules.list_fires([SCHEDULE], before=last, limit=PAGE))[SCHEDULE]:

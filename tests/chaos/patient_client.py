@@ -4,7 +4,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from drumbeat import Drumbeat, NewJob
+from drumbeat import Drumbeat, JobHandle, NewJob
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from tests.chaos import journal
@@ -19,14 +19,21 @@ class PatientClient:
         self._dice = dice
         self._survived: tuple[type[Exception], ...] = (DrumbeatError, *survived)
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, may_repeat: bool = True, **facts: Any) -> Any:
+    async def enqueue(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        may_repeat: bool = True,
+        send: Callable[[], Awaitable[Sequence[JobHandle[Any]]]] | None = None,
+        **facts: Any,
+    ) -> Any:
         """A plain job whose answer was lost is sent again, under its id. One with a unique key must not be: its first life
-        may be over. The journal gets `facts`, too."""
+        may be over. `send`: how to store them, if not by enqueue_many. The journal gets `facts`, too."""
         ids = [str(job.id) for job in jobs]
         journal.write("asks", ids=ids, **facts)
         while True:
             try:
-                handles = await self._app.enqueue_many(jobs)
+                handles = await (self._app.enqueue_many(jobs) if send is None else send())
             except StoreUnavailable:
                 if not may_repeat:
                     return None

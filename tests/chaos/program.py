@@ -15,6 +15,7 @@ from drumbeat.retry import Backoff
 from drumbeat.sinks import WebhookSink
 from tests.chaos import journal, stalls
 from tests.chaos.recorded_calls import record_calls
+from tests.chaos.sagas import perform_parts
 from tests.chaos.shared_clock import SharedClock
 
 FENCE = "CHAOS_FENCE"
@@ -135,6 +136,33 @@ async def doomed(number: int) -> str:
     with recorded() as run:
         if time.monotonic_ns() % 2 or current_job()._claimed.token == number:
             raise RuntimeError("doomed")
+    return str(run.result)
+
+
+@app.task(retries=50, backoff=QUICK)
+async def node(number: int, seconds: float, failures: int) -> str:
+    """A job of a graph."""
+    with recorded() as run:
+        await SYSTEM.sleep(seconds)
+        if current_job().attempt <= failures:
+            raise RuntimeError("fails on purpose")
+    return str(run.result)
+
+
+@app.task(retries=0)
+async def mortal(number: int, seconds: float, failures: int) -> str:
+    """The same, which dies in its first lives."""
+    with recorded() as run:
+        await SYSTEM.sleep(seconds)
+        if current_job()._claimed.replays < failures:
+            raise RuntimeError("dies in this life")
+    return str(run.result)
+
+
+@app.task(retries=50, backoff=QUICK)
+async def saga(number: int) -> str:
+    with recorded() as run:
+        await perform_parts(current_job(), number, run.number)
     return str(run.result)
 
 

@@ -23,6 +23,7 @@ from tests.chaos.history_reader import build_history, read_store
 from tests.chaos.nemesis import STEPS, PlannedFault, choose, draw_faults, draw_single_faults
 from tests.chaos.receiver import Receiver
 from tests.chaos.recovery import measure_recovery
+from tests.chaos.sagas import tend_sagas
 from tests.chaos.shared_clock import SharedClock
 from tests.chaos.stalls import StallWatch
 from tests.chaos.stores import NETWORK
@@ -31,6 +32,7 @@ from tests.chaos.topologies import PLAIN, find_store
 from tests.proof.checkers import check
 from tests.proof.deliveries import check_deliveries
 from tests.proof.history import Disturbance
+from tests.simulation.graphs import tend_letters
 from tests.waiting import until
 
 MAX_VIOLATIONS_SHOWN = 50
@@ -332,6 +334,9 @@ class ChaosRun:
         deadline = time.monotonic() + RECOVERY_SECONDS + 3 * self.plan.lease
         async with await self._open_store() as store:
             while await self._has_live(store) and time.monotonic() < deadline:
+                with suppress(StoreUnavailable):
+                    await tend_letters(store)
+                    await tend_sagas(store)
                 await SYSTEM.sleep(0.2)
 
     async def _has_live(self, store: Store) -> bool:
@@ -368,7 +373,9 @@ class ChaosRun:
         ]
         history = build_history(entries, self._disturbances, grace=2 * self.plan.lease + 5)
         if self.plan.topology != PLAIN:
-            history.ticket_calls.clear()  # what they say is not promised where a store forgets, or its clock is stepped
+            # What they say is not promised where a store forgets, or its clock is stepped.
+            history.ticket_calls.clear()
+            history.depends, history.steps, history.signals = [], [], []
         if not self.plan.is_timed:
             history.timeouts, history.interruptible = {}, ()
         async with await self._open_store() as store:

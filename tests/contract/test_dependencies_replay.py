@@ -107,6 +107,25 @@ async def test_a_whole_cascade_waits_again_and_runs_in_order(store: Store) -> No
     assert await claim(store, instance) == []
 
 
+async def test_one_that_would_wait_for_a_replay_is_cancelled_with_its_parent_and_waits_again_with_it(
+    store: Store,
+) -> None:
+    """A cancelled parent cannot be replayed by itself, so its child is cancelled; it lives again when its own parent does."""
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    parent = await add_child(store, job.id)
+    before = await add_child(store, parent, if_fails=WAIT)
+    await end(store, instance, job, OutcomeKind.DEAD)
+    await settle(store)
+    later = await add_child(store, parent, if_fails=WAIT)
+    assert await states(store, parent, before, later) == [CANCELLED] * 3
+    await replay(store, job.id)
+    assert [(await get_job(store, id)).open_parents for id in (parent, before, later)] == [1] * 3
+    await run_next(store, instance, job.id)
+    await run_next(store, instance, parent)
+    assert ids(await claim(store, instance)) == sorted([before, later])
+
+
 async def test_a_long_cascade_waits_again_in_steps(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)

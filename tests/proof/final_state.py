@@ -5,7 +5,11 @@ from collections.abc import Sequence
 from drumbeat.core.dependencies import BLOCKED_ON_PARENTS
 from drumbeat.core.job import Attempt, Job
 from drumbeat.core.schedule import Fire
-from tests.proof.history import AttemptRecord, FireRecord, JobRecord
+from drumbeat.ids import JobId
+from drumbeat.store.protocol import Store
+from tests.proof.history import AttemptRecord, FireRecord, JobRecord, SignalRead
+
+MAX_ASKED = 100
 
 
 def read_job(job: Job, attempts: Sequence[Attempt]) -> JobRecord:
@@ -26,6 +30,21 @@ def read_job(job: Job, attempts: Sequence[Attempt]) -> JobRecord:
         waits_for_parents=job.blocked_on == BLOCKED_ON_PARENTS,
         error=None if job.error is None else job.error.type,
     )
+
+
+async def read_signals(store: Store, jobs: Sequence[JobRecord]) -> list[SignalRead]:
+    """The signals of sagas that were read."""
+    sagas = [JobId(job.id) for job in jobs if job.task == "saga"]
+    found: list[SignalRead] = []
+    for first in range(0, len(sagas), MAX_ASKED):
+        signals = await store.steps.list_signals(sagas[first : first + MAX_ASKED])
+        found += [
+            SignalRead(job=str(signal.job), value=signal.id, wait=signal.read_by)
+            for some in signals.values()
+            for signal in some
+            if signal.read_by is not None
+        ]
+    return found
 
 
 def read_fire(fire: Fire) -> FireRecord:

@@ -26,7 +26,7 @@ from drumbeat.store.protocol import Store
 from drumbeat.store.sqlite import fsync_thread, locks, token_clock
 from drumbeat.store.urls import open_store
 from drumbeat.worker import Worker
-from tests.proof.final_state import read_fire, read_job
+from tests.proof.final_state import read_fire, read_job, read_signals
 from tests.proof.history import (
     Broadcast,
     CancelAnswered,
@@ -40,7 +40,6 @@ from tests.proof.history import (
     RateGrant,
     ResourceWrite,
     SchedulePolicy,
-    SignalRead,
     Started,
 )
 from tests.simulation.call_recorder import CallRecorder
@@ -312,16 +311,9 @@ class SimulatedRun:
                     break
             ids = [job.id for job in jobs]
             attempts = await store.inspect.get_attempts(ids)
-            sagas = [job.id for job in jobs if job.task == "saga"]
-            signals = await store.steps.list_signals(sagas) if sagas else {}
+            self.history.jobs = [read_job(job, attempts[JobId(job.id)]) for job in jobs]
+            self.history.signals_read = await read_signals(store, self.history.jobs)
             fires = (await store.schedules.list_fires([SCHEDULE], limit=1_000))[SCHEDULE]
-        self.history.jobs = [read_job(job, attempts[JobId(job.id)]) for job in jobs]
-        self.history.signals_read = [
-            SignalRead(job=str(signal.job), value=signal.id, wait=signal.read_by)
-            for some in signals.values()
-            for signal in some
-            if signal.read_by is not None
-        ]
         self.history.fires = [read_fire(fire) for fire in fires]
         if fires and self.plan.every is not None:
             first, last = min(fire.at for fire in fires), max(fire.last for fire in fires)

@@ -4,7 +4,7 @@ A saga has up to five parts, drawn by its number. All signals have one name, and
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,12 +72,16 @@ async def run_parts(run: "SimulatedRun", job: RunningJob, this: int, number: int
     for place, part in enumerate(parts):
         if place == fails_at:
             raise RuntimeError("fails on purpose")
-        await _do_part(run, job, part, f"{part.name}/{this}", note)
+        await do_part(job, part, f"{part.name}/{this}", note, run.clock.sleep)
 
 
-async def _do_part(run: "SimulatedRun", job: RunningJob, part: Part, value: str, note: Callable[..., None]) -> None:
+async def do_part(
+    job: RunningJob, part: Part, value: str, note: Callable[..., None], sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    """`note`: what is written down before and after; `value`: of this run alone."""
+
     async def act() -> str:
-        await run.clock.sleep(part.seconds or 0.0)
+        await sleep(part.seconds or 0.0)
         note("called", part, value)
         return value
 
@@ -123,12 +127,20 @@ async def _send(run: "SimulatedRun", store: Store, job: JobId, value: str) -> No
 
 async def tend_sagas(run: "SimulatedRun", store: Store) -> None:
     """What a person does in the end: send signals to those that wait, and for whom none is there."""
+    for job, value in await find_waiting(store):
+        await _send(run, store, job, value)
+
+
+async def find_waiting(store: Store) -> list[tuple[JobId, str]]:
+    """Sagas that wait for a signal and have none, and what to send to each."""
     waiting = [
         JobId(job.id)
         for job in await find_jobs(store, JobFilter(task="saga", live=True, limit=200))
         if awaited_signal(job.suspended) is not None
     ]
     sent = await store.steps.list_signals(waiting) if waiting else {}
-    for job, signals in sent.items():
-        if all(signal.read_by is not None for signal in signals):
-            await _send(run, store, job, f"{job} late {len(signals)}")
+    return [
+        (job, f"{job} late {len(signals)}")
+        for job, signals in sent.items()
+        if all(signal.read_by is not None for signal in signals)
+    ]

@@ -11,7 +11,7 @@ local function edge_effect(if_fails, edge_life, event, life)
     return 'nothing'
   end
   if event == 'replayed' then
-    return if_fails == 'cancel' and 'revive' or 'nothing'
+    return if_fails == 'run' and 'nothing' or 'revive'
   end
   if if_fails == 'run' then
     return (event == 'discarded' or life ~= edge_life) and 'nothing' or 'met'
