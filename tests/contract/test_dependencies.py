@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, IfParentFails, NewEdge, ParentEvent
+from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, Binding, IfParentFails, NewEdge, ParentEvent
 from drumbeat.core.job import AddResult, JobState, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, JobNotFound, UniqueConflict
@@ -216,6 +216,23 @@ async def test_a_failed_parent_cancels_all_that_is_added_below_it(store: Store) 
     await end(store, instance, live, OutcomeKind.SUCCEEDED)
     assert await state_of(store, child.id) is JobState.CANCELLED
     assert await claim(store, instance) == []
+
+
+async def test_the_end_of_a_job_that_is_cancelled_at_once_is_counted_once(store: Store) -> None:
+    """Also where a job of the same call takes its outcome: else that one would be due before its other parent has ended."""
+    instance = await worker(store)
+    letter, live = await dead_letter(store, instance), await claimed_one(store, instance)
+    child, taker = new_job(), new_job()
+    outcome_of_child = NewEdge(parent=child.id, child=taker.id, if_fails=RUN, binding=Binding.OUTCOME, argument="x")
+    await add_graph(store, [child, taker], [*edges(child, letter.id), *edges(taker, live.id), outcome_of_child])
+    await settle(store)
+    assert await state_of(store, child.id) is JobState.CANCELLED
+    assert (await get_job(store, taker.id)).open_parents == 1
+    assert await claim(store, instance) == []
+    await end(store, instance, live, OutcomeKind.SUCCEEDED)
+    assert ids(await claim(store, instance)) == [taker.id]
+    [taken] = (await store.dependencies.load_results([taker.id]))[taker.id]
+    assert (taken.parent, taken.state) == (child.id, JobState.CANCELLED)
 
 
 @pytest.mark.parametrize("unique", [Unique.LIVE, Unique.PENDING])

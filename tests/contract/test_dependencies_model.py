@@ -88,6 +88,8 @@ class Node:
         self.is_pruned = False
         self.by_parents = False
         """It is cancelled because of its parents, not by a person."""
+        self.is_kept = False
+        """It was, and a person has cancelled it since: it stays so."""
 
     @property
     def open(self) -> int:
@@ -174,7 +176,7 @@ class GraphsLife(RuleBasedStateMachine):
                 if node.state is PENDING and fails:
                     node.end(CANCELLED)
                     node.by_parents = changed = True
-                elif node.by_parents and not fails:
+                elif node.by_parents and not node.is_kept and not fails:
                     node.live_again()
                     changed = True
 
@@ -300,6 +302,7 @@ class GraphsLife(RuleBasedStateMachine):
             node.end(CANCELLED)
         elif node.state is RUNNING:
             node.cancel_requested = True
+        node.is_kept = node.state is CANCELLED
         self.follow()
 
     @precondition(lambda self: self.letters())

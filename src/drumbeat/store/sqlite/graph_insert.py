@@ -107,7 +107,7 @@ class SqliteGraphInserter:
         if live_bound := bound.intersection(plan.live_parents):
             write.db.run(self._sql.flag_parents, {"ids": as_json(sorted(live_bound)), "flag": 2})
         nodes: dict[JobId, Row] = {
-            id: (plan.open_parents.get(id, -1), (id in plan.new_parents) + (id in bound), int(id in plan.binding))
+            id: (plan.open_parents.get(id, -1), _parent_flag(id, plan, bound), int(id in plan.binding))
             for id in plan.open_parents.keys() | plan.new_parents
         }
         self._inserter.add_nodes(write, new, nodes)
@@ -135,6 +135,11 @@ class SqliteGraphInserter:
                 raise missing_parent_error(graph, id, write.db.value(self._jobs.pruned_before))
         releases = read_releases(write.db, self._sql.releases_of, wanted) if named else []
         return plan_graph(new, graph.edges, parents, group_releases(releases))
+
+
+def _parent_flag(id: JobId, plan: GraphPlan, bound: Collection[JobId]) -> int:
+    """`is_parent`. Not of a job that is cancelled at once: its children were judged by that, and its end leaves them no release."""
+    return 1 + (id in bound) if id in plan.new_parents else 0
 
 
 def _kind(edge: EdgeRow) -> Row:
