@@ -138,7 +138,7 @@ class SqliteGraphInserter:
 
 
 def _parent_flag(id: JobId, plan: GraphPlan, bound: Collection[JobId]) -> int:
-    """`is_parent`. Not of a job that is cancelled at once: its children were judged by that, and its end leaves them no release."""
+    """`is_parent`. 0 of a job that is cancelled at once: its children were judged by that, so its end leaves no release."""
     return 1 + (id in bound) if id in plan.new_parents else 0
 
 
