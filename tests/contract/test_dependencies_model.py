@@ -284,6 +284,23 @@ class GraphsLife(RuleBasedStateMachine):
             case _:
                 node.give_back()
 
+    @precondition(lambda self: any(node.is_ready for node in self.nodes.values()) and any(self.instances.values()))
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """One that is ready dies. By single calls that is rare, and what a replay does even more."""
+        instance = data.draw(st.sampled_from([id for id, is_alive in self.instances.items() if is_alive]))
+        ready = [node for node in self.nodes.values() if node.is_ready]
+        doomed = data.draw(st.sampled_from(ready))
+        jobs = self.run(self.store.jobs.report_and_claim(instance, [], wanting(limit=len(ready)))).jobs
+        kinds = {job.id: OutcomeKind.DEAD if job.id == doomed.id else OutcomeKind.RELEASED for job in jobs}
+        assert kinds.keys() == {node.id for node in ready}
+        told = [outcome(job, kinds[job.id]) for job in jobs]
+        answer = self.run(self.store.jobs.report_and_claim(instance, told, None))
+        assert set(answer.statuses) == {WriteStatus.APPLIED}
+        for job in jobs:
+            self.settle(self.nodes[job.id], kinds[job.id])
+        self.follow()
+
     @precondition(lambda self: self.past)
     @rule(data=st.data(), kind=KINDS)
     def report_late(self, data: st.DataObject, kind: OutcomeKind) -> None:
