@@ -67,14 +67,18 @@ def run_seeds(seeds: Iterable[int]) -> list[SeedResult]:
 
 def run_in_parallel(seeds: range, processes: int) -> Iterator[SeedResult]:
     """The results in the order of the seeds."""
-    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    # Killed nodes leave open files behind, as processes on one machine would not: so a process runs few seeds. Spawned, because
-    # a pool of forked processes cannot replace them.
-    context = multiprocessing.get_context("spawn")
+    # Killed nodes leave open files behind, as processes on one machine would not: so a process runs few seeds. Not by
+    # max_tasks_per_child: with it the pool may stop for ever when its processes end (python/cpython#115634).
     options: dict[str, Any] = {"initializer": logging.disable, "initargs": (logging.CRITICAL,)}
-    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=CHUNKS_PER_PROCESS, **options) as pool:
-        for results in pool.map(run_seeds, chunks):
-            yield from results
+    spawn = multiprocessing.get_context("spawn")
+    for some in _split(seeds, processes * CHUNKS_PER_PROCESS * CHUNK):
+        with ProcessPoolExecutor(processes, mp_context=spawn, **options) as pool:
+            for results in pool.map(run_seeds, _split(some, CHUNK)):
+                yield from results
+
+
+def _split(seeds: range, size: int) -> list[range]:
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 
 
 def shrink(plan: Plan, broken: frozenset[str], run: Callable[[Plan], SeedResult] = run_plan) -> Plan:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.planting import PACKAGE, PlantedBug
+from tests.simulation import search
 from tests.simulation.plan import draw
 from tests.simulation.plan_format import Plan
 from tests.simulation.planted_bugs import BUGS
@@ -19,6 +20,12 @@ from tests.simulation.search import ROOT, SeedResult, describe_failure, run_in_p
 
 SEEDS = range(500)
 CHUNK = 100
+
+
+def test_more_seeds_than_the_processes_may_run_are_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "CHUNK", 1)
+    monkeypatch.setattr(search, "CHUNKS_PER_PROCESS", 2)
+    assert [result.seed for result in run_in_parallel(range(5), 1)] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, CHUNK))
