@@ -78,6 +78,7 @@ class FullSpans:
         finished |= {cancel.job for cancel in history.cancels if self._touches(cancel.at, cancel.at)}
         finished |= {sent.job for sent in history.deliveries if sent.taken and self._touches(sent.at, sent.at)}
         gone = finished - {job.id for job in history.jobs}
+        gone |= cancelled_with_parents(history, gone) if self.spans else set()
         history.enqueued = [
             msgspec.structs.replace(call, acknowledged=False, batch=None) if call.id in gone else call
             for call in history.enqueued
@@ -92,6 +93,22 @@ class FullSpans:
     def _touches(self, start: float, end: float) -> bool:
         """Whether something that was told to the store soon after `end` may have met a full one."""
         return any(start <= span.end and end >= span.start - MAX_REPORT_SECONDS for span in self.spans)
+
+
+def cancelled_with_parents(history: History, gone: set[str]) -> set[str]:
+    """Children that never ran and are not there, and a parent of which has failed."""
+    known = {job.id for job in history.jobs} | {run.job for run in history.started}
+    failed = {job.id for job in history.jobs if job.replays or job.state in ("dead", "cancelled", "expired")} | gone
+    found: set[str] = set()
+    while True:
+        more = {
+            edge.child
+            for edge in history.depends
+            if edge.if_fails != "run" and edge.parent in failed | found and edge.child not in known
+        }
+        if more <= found:
+            return found
+        found |= more
 
 
 def charge_as_recorded(job: JobRecord) -> JobRecord:

@@ -372,18 +372,19 @@ class ChaosRun:
             if entry.event == "stalled"
         ]
         history = build_history(entries, self._disturbances, grace=2 * self.plan.lease + 5)
-        if self.plan.topology != PLAIN:
-            # What they say is not promised where a store forgets, or its clock is stepped.
-            history.ticket_calls.clear()
-            history.depends, history.steps, history.signals = [], [], []
         if not self.plan.is_timed:
             history.timeouts, history.interruptible = {}, ()
         async with await self._open_store() as store:
             await read_store(store, history)
             timelines = await read_timelines(store, entries)
+        of_store = self._store.judge(entries, history)
+        if self.plan.topology != PLAIN:
+            # What they say is not promised where a store forgets, or its clock is stepped.
+            history.ticket_calls.clear()
+            history.depends, history.steps, history.signals = [], [], []
         violations = [
             *self._failures,
-            *self._store.judge(entries, history),
+            *of_store,
             *check(history),
             *check_deliveries(history),
             *(f"client: {entry.facts['error']}" for entry in entries if entry.event == "mistake"),

@@ -60,6 +60,22 @@ def test_a_full_store_that_accepts_a_job_is_found(asked: float, answered: float,
     assert bool(found) == is_refused
 
 
+@pytest.mark.parametrize(("parent", "is_lost"), [("succeeded", True), ("dead", False)])
+def test_a_full_store_excuses_a_child_that_is_gone_only_if_a_parent_has_failed(parent: str, is_lost: bool) -> None:
+    spans = FullSpans()
+    spans.spans.append(FullSpan("fill memory", 10.0, 12.0))
+    history = proof.History(
+        enqueued=[proof.Enqueued(id=id, at=1.0, acknowledged=True) for id in ("parent", "child", "below")],
+        depends=[
+            proof.Depends(parent="parent", child="child", if_fails="cancel"),
+            proof.Depends(parent="child", child="below", if_fails="wait"),
+        ],
+        jobs=[proof.JobRecord(id="parent", task="node", state=parent, failures=0, crashes=0)],
+    )
+    spans.excuse_missing_records(history)
+    assert any(found.startswith("J1") for found in check(history)) == is_lost
+
+
 def test_a_full_store_in_which_no_job_ends_is_found() -> None:
     spans = FullSpans()
     spans.spans.append(FullSpan("fill disk", 10.0, 12.0))
