@@ -113,7 +113,7 @@ def test_every_statement_that_is_named_is_there(engine: str) -> None:
 def limited_subqueries(sql: str) -> list[str]:
     """Subqueries behind IN that have a LIMIT."""
     found = []
-    for match in re.finditer(r"\bIN \((?=SELECT\b)", sql):
+    for match in re.finditer(r"\bIN\s*\(\s*(?=SELECT\b)", sql):
         depth, end = 1, match.end()
         while depth:
             depth += {"(": 1, ")": -1}.get(sql[end], 0)
@@ -133,3 +133,4 @@ def test_a_limit_behind_in_is_found() -> None:
     assert limited_subqueries("id IN (SELECT id FROM a WHERE (b) LIMIT 2) AND id IN (SELECT 1) LIMIT 3") == [
         "SELECT id FROM a WHERE (b) LIMIT 2"
     ]
+    assert limited_subqueries("id IN (\n  SELECT 1 LIMIT 1)") == ["SELECT 1 LIMIT 1"]

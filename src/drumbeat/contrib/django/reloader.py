@@ -48,11 +48,13 @@ def run(arguments: Sequence[str], name: str) -> int:
 def run_watched(work: Callable[[], int]) -> int:
     """Call `work`, which ends at SIGTERM, and end it when a file changes."""
     has_changed = threading.Event()
+    # Without it the process was not started by a ChildKeeper, but by another reloader: RUN_MAIN is Django's.
+    started_at = int(os.environ.get(STARTED_AT) or SystemClock().now_us())
 
     def watch() -> None:
         try:
             reloader = make_project_reloader()
-            look_back(reloader, int(os.environ[STARTED_AT]))
+            look_back(reloader, started_at)
             reloader.run(threading.main_thread())
         except SystemExit:  # how Django's reloader ends
             has_changed.set()
