@@ -1,6 +1,5 @@
 """Start a fresh Python process that calls a function. The protocol is drawn in `__init__.py`."""
 
-import fcntl
 import io
 import logging
 import os
@@ -16,6 +15,7 @@ import msgspec
 
 from drumbeat import logs
 from drumbeat.processes.frames import send
+from drumbeat.processes.standard_streams import reopen_streams
 
 # The package's folder comes first: a file called drumbeat.py in the current folder must not be imported instead.
 _BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.processes.entry import begin; begin({descriptors})"
@@ -100,22 +100,6 @@ def spawn(target: str, arguments: Mapping[str, Any], **options: Unpack[SpawnOpti
     with suppress(BrokenPipeError, ConnectionResetError):  # dead already: the exit watcher sees that
         send(ours, msgspec.json.encode(request))
     return Spawned(process, ours, lifeline)
-
-
-def reopen_streams() -> list[int]:
-    """Reopen on /dev/null those of the descriptors 0 to 2 that the program has closed. Returns their numbers."""
-    closed = []
-    for number in (0, 1, 2):
-        try:
-            fcntl.fcntl(number, fcntl.F_GETFD)  # the cheapest check
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            os.set_inheritable(number, True)
-            closed.append(number)
-    return closed
 
 
 def _command(descriptors: list[int]) -> list[str]:

@@ -15,7 +15,7 @@ from types import coroutine
 from typing import Any, TypeVar
 
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB
-from drumbeat.processes.spawn import reopen_streams
+from drumbeat.processes.standard_streams import reopen_streams
 
 log = logging.getLogger(__name__)
 

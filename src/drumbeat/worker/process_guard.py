@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from drumbeat.processes.spawn import reopen_streams
+from drumbeat.processes.standard_streams import reopen_streams
 
 log = logging.getLogger(__name__)
 

@@ -77,3 +77,14 @@ async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: 
     ended = {id for (id,) in raw.execute("SELECT id FROM drumbeat_history")}
     assert not live & ended, "no job is in two places"
     raw.close()
+
+
+async def test_closed_standard_streams_cost_the_file_none_of_its_locks(path: Path) -> None:
+    """SQLite closes what it opens there, and with it the process loses its locks: the next one to leave deleted the log."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.engines.sqlite.closed_streams", str(path))
+    )
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT count(*) FROM drumbeat_job").fetchall() == [(2,)]
+    raw.close()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from drumbeat.processes.standard_streams import reopen_streams
 from drumbeat.store.sqlfile import repeat_row
 
 # A last resort: our own writers queue for the write lock and never meet here; a sqlite3 shell may hold SQLite's lock.
@@ -34,6 +35,16 @@ _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 def file_uri(path: Path, mode: str) -> str:
     """The URI by which SQLite opens this file in this mode."""
     return f"file:{quote(str(path))}?mode={mode}"
+
+
+def connect(path: Path, mode: str, **options: Any) -> sqlite3.Connection:
+    """A connection of the driver, for every use of this file in this process.
+
+    SQLite closes a descriptor below 3 again and asks for another; that drops all locks which this process has on the file, and
+    the next process that closes its own connection deletes the log. So those must be open, whatever a handler has closed.
+    """
+    reopen_streams()
+    return sqlite3.connect(file_uri(path, mode), uri=True, isolation_level=None, check_same_thread=False, **options)
 
 
 @contextmanager
@@ -77,10 +88,7 @@ class SqliteConnection:
 
     def __init__(self, path: Path, *, read_only: bool, busy_timeout: float = BUSY_TIMEOUT) -> None:
         # A reader must not create the file anew after it was deleted.
-        uri = file_uri(path, "rw" if read_only else "rwc")
-        self._db = sqlite3.connect(
-            uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
+        self._db = connect(path, "rw" if read_only else "rwc", timeout=busy_timeout, cached_statements=256)
         self._execute: Callable[[str, Parameters], sqlite3.Cursor] = self._db.execute
         self.last_rowid = 0
         """The rowid of the last row that `run_rows` inserted."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from drumbeat.errors import StoreUnavailable, TransactionTooLong
-from drumbeat.store.sqlite.connection import BUSY_TIMEOUT, file_uri, leak_connection, translate_errors
+from drumbeat.store.sqlite.connection import BUSY_TIMEOUT, connect, leak_connection, translate_errors
 from drumbeat.store.sqlite.database_thread import CALL_TIMEOUT
 from drumbeat.store.sqlite.file_checks import FileIdentity
 from drumbeat.store.sqlite.write_lock import WriteLock
@@ -91,14 +91,7 @@ class SqliteTransaction:
             with translate_errors(self._path):
                 # Opened before the write lock is taken, and the schema read: other writers need not wait for that.
                 # Not created: a missing file was deleted, and the job with it.
-                self._db = sqlite3.connect(
-                    file_uri(self._path, "rw"),
-                    uri=True,
-                    timeout=BUSY_TIMEOUT,
-                    isolation_level=None,
-                    check_same_thread=False,
-                    factory=JobConnection,
-                )
+                self._db = connect(self._path, "rw", timeout=BUSY_TIMEOUT, factory=JobConnection)
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("PRAGMA fullfsync = ON")
                 self._db.execute("PRAGMA wal_autocheckpoint = 0")
