@@ -1,4 +1,4 @@
-"""The descriptors 0 to 2: whatever a process opens while one of them is closed may get its number, and be taken for a stream."""
+"""The descriptors 0 to 2: what a process opens while one of them is closed may get its number, and be taken for a stream."""
 
 import fcntl
 import os
