@@ -44,7 +44,10 @@ def connect(path: Path, mode: str, **options: Any) -> sqlite3.Connection:
     the next process that closes its own connection deletes the log. So those must be open, whatever a handler has closed.
     """
     reopen_streams()
-    return sqlite3.connect(file_uri(path, mode), uri=True, isolation_level=None, check_same_thread=False, **options)
+    db: sqlite3.Connection = sqlite3.connect(
+        file_uri(path, mode), uri=True, isolation_level=None, check_same_thread=False, **options
+    )
+    return db
 
 
 @contextmanager
