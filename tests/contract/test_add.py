@@ -27,7 +27,7 @@ async def test_an_added_job_is_seen_by_every_store_as_it_was_given(store: Store,
         timeout=1_500_000,
         crash_limit=2,
         on_dead="refund",
-        tenant="t1",
+        group="t1",
     )
     assert await store.jobs.add([job]) == [AddResult(job.id, True)]
     found = await get_job((await open_again()), job.id)
@@ -35,7 +35,7 @@ async def test_an_added_job_is_seen_by_every_store_as_it_was_given(store: Store,
     assert (found.id, found.task, found.queue, found.state) == (job.id, "charge", "critical", JobState.PENDING)
     assert (found.args, found.signature, found.priority, found.key) == (job.args, "abc", 2, "cust:42")
     assert (found.unique, found.retries, found.timeout, found.crash_limit) == (Unique.LIVE, 7, 1.5, 2)
-    assert (found.on_dead, found.tenant, found.replays, found.token) == ("refund", "t1", 0, 0)
+    assert (found.on_dead, found.group, found.replays, found.token) == ("refund", "t1", 0, 0)
     assert (found.failures, found.crashes, found.blocked_on, found.error) == (0, 0, None, None)
     assert before <= found.created_at.timestamp() * 1_000_000 <= after
     assert found.created_at == found.due_at == found.run_at
@@ -62,7 +62,7 @@ async def test_a_large_batch_is_stored_in_order(store: Store) -> None:
 KINDS = [
     {},
     {"task": "charge", "queue": "critical", "priority": 2, "delay": HOUR, "key": "cust:1"},
-    {"signature": "abc", "retries": 7, "timeout": 1_500_000, "crash_limit": 2, "on_dead": "refund", "tenant": "t1"},
+    {"signature": "abc", "retries": 7, "timeout": 1_500_000, "crash_limit": 2, "on_dead": "refund", "group": "t1"},
     {"task": "mail", "key": "cust:2", "unique": Unique.LIVE},
 ]
 
@@ -82,7 +82,7 @@ async def test_jobs_of_a_batch_are_stored_as_they_were_given_however_alike_they_
         found = await get_job(store, job.id)
         for field in ("task", "queue", "args", "signature", "priority", "key", "unique", "retries", "crash_limit"):
             assert getattr(found, field) == getattr(job, field)
-        assert (found.on_dead, found.tenant) == (job.on_dead, job.tenant)
+        assert (found.on_dead, found.group) == (job.on_dead, job.group)
         assert found.timeout == (None if job.timeout is None else 1.5)
         assert (found.run_at - found.created_at).total_seconds() * 1_000_000 == job.delay
         assert found.due_at == found.run_at

@@ -25,7 +25,7 @@ from tests.contract.making import (
 
 async def test_a_replay_is_a_new_life_under_the_same_id(store: Store) -> None:
     instance = await worker(store)
-    job = await claimed_one(store, instance, key="k", crash_limit=5, on_dead="mourn", tenant="t")
+    job = await claimed_one(store, instance, key="k", crash_limit=5, on_dead="mourn", group="t")
     await end(store, instance, job, OutcomeKind.CRASHED)
     [job] = await claim(store, instance)
     await end(store, instance, job, OutcomeKind.DEAD)
@@ -116,7 +116,7 @@ async def test_letters_are_listed_apart_from_the_dead_that_were_discarded(store:
 
 async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(store: Store) -> None:
     instance = await worker(store)
-    old = await blocked_job(store, instance, "version:greet@s9", on_dead="mourn", priority=3, tenant="t")
+    old = await blocked_job(store, instance, "version:greet@s9", on_dead="mourn", priority=3, group="t")
     other = await blocked_job(store, instance, "task:strange")
     moment = await store.inspect.now() + 1
     assert await store.jobs.expire_blocked("version:", moment - HOUR, 10) == 0

@@ -44,7 +44,7 @@ async def count(store: Store) -> int:
 
 async def test_a_graph_is_stored_whole_and_only_its_roots_are_due(store: Store) -> None:
     instance = await worker(store)
-    root, left, right, last = [new_job(task=task, key="k", tenant="t") for task in ("a", "b", "c", "d")]
+    root, left, right, last = [new_job(task=task, key="k", group="t") for task in ("a", "b", "c", "d")]
     links = [*edges(left, root), *edges(right, root), *edges(last, left, right)]
     answer = await add_graph(store, [last, right, left, root], links)
     assert answer.results == [AddResult(job.id, True) for job in (last, right, left, root)]
@@ -55,7 +55,7 @@ async def test_a_graph_is_stored_whole_and_only_its_roots_are_due(store: Store) 
         "a": None,
         **dict.fromkeys("bcd", BLOCKED_ON_PARENTS),
     }
-    assert (found["d"].key, found["d"].tenant, found["d"].state) == ("k", "t", JobState.PENDING)
+    assert (found["d"].key, found["d"].group, found["d"].state) == ("k", "t", JobState.PENDING)
     assert (await store.inspect.count_jobs(JobFilter())).waiting == 3
     ran = []
     jobs = await claim(store, instance)

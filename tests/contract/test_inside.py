@@ -80,7 +80,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
         "timeout": 5_000_000,
         "crash_limit": 1,
         "on_dead": "greet.on_dead",
-        "tenant": "t",
+        "group": "t",
         "expires": 7_000_000,
     }
     inside, usual = new_job(**options), new_job(**(options | {"key": "other"}))

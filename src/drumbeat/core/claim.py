@@ -91,6 +91,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     unblocks: tuple[str, ...] = ()
     """Values of blocked_on that this worker can run; claimed first, from those queues only."""
+    slots: int | None = None
+    """How many of them may be under limits (a concurrency, a rate, an order): such jobs are claimed for free slots only. None: all."""
     is_expected: bool = False
     """A notification said that a job is due: an engine that checks before it takes a lock may skip the check."""
 
@@ -115,6 +117,8 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     """The claim found nothing, and may be answered later by a hand-off."""
     is_releasing: bool = False
     """Parents have ended, and not all of their children were followed: `DependencyStore.advance` is to be called."""
+    has_limited: bool = False
+    """Jobs under limits are due and have room, but the claim had no slots left for them."""
     malformed: Sequence[MalformedJob] = ()
     """Claimed like `jobs`, but not to be run."""
 

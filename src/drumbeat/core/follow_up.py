@@ -45,7 +45,7 @@ def _make_follow_up(job: Job, task: str, signature: str, payload: DeadLetterPayl
         args=_encoder.encode(payload).decode(),
         signature=signature,
         priority=job.priority,
-        tenant=job.tenant,
+        group=job.group,
         trace=job.trace,
         parent=job.id,
     )

@@ -60,7 +60,8 @@ class GivenFields(msgspec.Struct, Generic[Duration], frozen=True, kw_only=True):
     crash_limit: Annotated[int, doc('Crashes blamed on this job that make it a dead letter; 1 is on_crash="dead".')] = 3
     unique: Unique = Unique.NO
     on_dead: Annotated[str | None, doc("The task that is enqueued in the step that makes this job dead.")] = None
-    tenant: str = ""
+    group: Annotated[str, doc("Jobs of a group share limits, an order, or turns; '': of none.")] = ""
+    lane: Annotated[str, doc("Its place under limits: line and group; empty: it is under none.")] = ""
     trace: Annotated[str | None, doc("W3C traceparent (55 characters at most) of its enqueue; None: untraced.")] = None
     parent: Annotated[JobId | None, doc("The job whose handler enqueued it, or whose death; None: no job did.")] = None
     workflow: Annotated[str | None, doc("The workflow that it is a part of.")] = None

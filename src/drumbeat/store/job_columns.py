@@ -16,7 +16,9 @@ from drumbeat.core.transitions import HeldJob
 from drumbeat.store.malformed import neutral_value
 from drumbeat.store.records import StoredJobRow, StoredScheduleRow
 
-ONLY_LIVE = frozenset({"blocked_on", "blocked_since", "has_run", "suspended", "open_parents", "is_parent", "binds"})
+ONLY_LIVE = frozenset(
+    {"blocked_on", "blocked_since", "has_run", "suspended", "open_parents", "is_parent", "binds", "place"}
+)
 ONLY_ENDED = frozenset({"finished_at", "outcome", "result", "result_error"})
 LIVE_NAMES = {"started_at": "claimed_at"}
 """Columns of the live table with another name: a claim is not the start of the run."""

@@ -96,10 +96,11 @@ class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=Tru
     has_run: bool | int | None = False
     is_parent: bool | int | None = False
     binds: bool | int | None = False
+    place: int | None = None
 
     def to_record(self) -> Job:
         values = msgspec.structs.asdict(self)
-        for name in ("outcome", "blocked_since", "has_run", "is_parent", "binds"):
+        for name in ("outcome", "blocked_since", "has_run", "is_parent", "binds", "place"):
             del values[name]
         for name in _TIMES:
             values[name] = to_datetime_or_none(values[name])

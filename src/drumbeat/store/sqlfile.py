@@ -23,7 +23,7 @@ _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)(?: with (.+?))?[ \t]*$", re.MULTILINE)
 _LIST = re.compile(r"\{\{(\w+)(?: from (\w+))?(,[^{}]*)?\}\}")
 _OVERRIDE = re.compile(r"\s*(\w+) = (.*)", re.DOTALL)
-_KEYWORDS = frozenset({"unique", "end"})
+_KEYWORDS = frozenset({"unique", "end", "group"})
 _ROW = re.compile(r"\bVALUES (\(\?(?:, \?)*\))")
 
 

@@ -35,7 +35,7 @@ async def test_every_column_arrives_as_by_an_insert_whether_jobs_share_it_or_not
     several = [
         new_job(**shared),  # type: ignore[arg-type]
         new_job("other", queue="Ä b", args='{"text":"ä€\U0001f600"}', priority=0, key="k ä", retries=7, **shared),
-        new_job(timeout=2**62, crash_limit=1, on_dead="greet.on_dead", tenant="t", trace="00-ab-cd-01", **shared),  # type: ignore[arg-type]
+        new_job(timeout=2**62, crash_limit=1, on_dead="greet.on_dead", group="t", trace="00-ab-cd-01", **shared),  # type: ignore[arg-type]
         new_job(args=f'{{"x":"{"y" * 5000}"}}', key="u", unique=Unique.LIVE, run_at=now, signature="s"),
     ]
     again = [msgspec.structs.replace(job, id=new_job().id, key=job.key and job.key + "2") for job in several]

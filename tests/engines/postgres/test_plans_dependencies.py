@@ -44,8 +44,8 @@ WITH gone AS (DELETE FROM drumbeat.job WHERE id = ANY (ARRAY(SELECT md5('p' || n
                                                                FROM generate_series(1, $1::integer) AS number)) RETURNING *),
      left_over AS (INSERT INTO drumbeat.release (parent, life, event) SELECT id, 0, $2 FROM gone)
 INSERT INTO drumbeat.history (id, created_at, due_at, run_at, finished_at, token, failures, crashes, crash_limit, replays,
-                              priority, cancel_requested, state, queue, task, signature, "unique", tenant, args, result)
-SELECT id, 0, 0, 0, drumbeat.now_us(), 1, 0, 0, 3, 0, 5, false, 'succeeded', queue, task, signature, '', '', '{}', '1'
+                              priority, cancel_requested, state, queue, task, signature, "unique", "group", lane, args, result)
+SELECT id, 0, 0, 0, drumbeat.now_us(), 1, 0, 0, 3, 0, 5, false, 'succeeded', queue, task, signature, '', '', '', '{}', '1'
   FROM gone"""
 
 

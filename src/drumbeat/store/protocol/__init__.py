@@ -17,6 +17,7 @@ from .dependencies import DependencyStore as DependencyStore
 from .inspect import Inspector as Inspector
 from .instances import InstanceStore as InstanceStore
 from .jobs import JobStore as JobStore
+from .limits import LimitStore as LimitStore
 from .locks import LockStore as LockStore
 from .rooms import RoomStore as RoomStore
 from .schedules import ScheduleStore as ScheduleStore
@@ -39,6 +40,7 @@ class Store(Protocol):
     workflows: WorkflowStore
     instances: InstanceStore
     schedules: ScheduleStore
+    limits: LimitStore
     locks: LockStore
     rooms: RoomStore
     stats: StatsStore

@@ -31,7 +31,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     timeout: int | None
     crash_limit: int
     on_dead: str | None
-    tenant: str
+    group: str
     schedule: str | None = None
     """None of no schedule, or "" where another field follows."""
     trace: str | None = None
@@ -39,6 +39,7 @@ class JobHeader(msgspec.Struct, frozen=True, array_like=True):
     """A time (µs), or "+" and how long after due_at, which only the server knows when it stores the job: `resolve_expiry`."""
     parent: JobId | None = None
     workflow: str | None = None
+    lane: str = ""
 
 
 class EndRecord(msgspec.Struct, frozen=True, array_like=True):

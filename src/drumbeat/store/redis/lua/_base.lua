@@ -1,9 +1,9 @@
 -- Common to all job scripts: commands for many ids at once, buckets, counters, live states.
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
--- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
--- with the schedule ('' for none), the trace, expires_at (a time, or a text: '+' and how long after due_at), the parent and the workflow
--- behind it where there is one; a newline, args.
+-- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, group],
+-- with the schedule ('' for none), the trace, expires_at (a time, or a text: '+' and how long after due_at), the parent, the workflow
+-- and the lane behind it where there is one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
 -- include: _prelude
 

@@ -26,6 +26,7 @@ CREATE TABLE drumbeat.job (
     timeout          bigint,
     expires_at       bigint,
     blocked_since    bigint,
+    place            bigint,
     failures         integer NOT NULL DEFAULT 0,
     crashes          integer NOT NULL DEFAULT 0,
     crash_limit      integer NOT NULL,
@@ -43,7 +44,8 @@ CREATE TABLE drumbeat.job (
     key              text COLLATE "C",
     signature        text COLLATE "C" NOT NULL,
     "unique"         text COLLATE "C" NOT NULL DEFAULT '',
-    tenant           text COLLATE "C" NOT NULL DEFAULT '',
+    "group"          text COLLATE "C" NOT NULL DEFAULT '',
+    lane             text COLLATE "C" NOT NULL DEFAULT '',
     instance         text COLLATE "C",
     blocked_on       text COLLATE "C",
     suspended        text COLLATE "C",
@@ -66,7 +68,10 @@ CREATE TABLE drumbeat.job (
     vacuum_truncate = false
 );
 CREATE INDEX job_for_claim
-    ON drumbeat.job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
+    ON drumbeat.job (queue, lane, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
+-- Jobs of lanes whose jobs run in the order of enqueue.
+CREATE INDEX job_in_order
+    ON drumbeat.job (queue, lane, place, id) WHERE state = 'pending' AND blocked_on IS NULL AND place IS NOT NULL;
 CREATE INDEX job_blocked
     ON drumbeat.job (blocked_on, queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_blocked_since
@@ -127,7 +132,8 @@ CREATE TABLE drumbeat.history (
     key              text COLLATE "C",
     signature        text COLLATE "C" NOT NULL,
     "unique"         text COLLATE "C" NOT NULL,
-    tenant           text COLLATE "C" NOT NULL,
+    "group"          text COLLATE "C" NOT NULL,
+    lane             text COLLATE "C" NOT NULL,
     instance         text COLLATE "C",
     outcome          text COLLATE "C",
     on_dead          text COLLATE "C",

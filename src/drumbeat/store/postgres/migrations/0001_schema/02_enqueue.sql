@@ -85,19 +85,19 @@ BEGIN
     FOR turn IN 1 .. 100 LOOP
         WITH added AS (
              INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique",
-                                       retries, timeout, crash_limit, on_dead, tenant, trace, expires_at, parent,
+                                       retries, timeout, crash_limit, on_dead, "group", lane, trace, expires_at, parent,
                                        workflow)
              SELECT new.id, new.task, new.queue, new.args, new.signature, new.priority, now_at,
                     coalesce(new.run_at, now_at + new.delay), coalesce(new.run_at, now_at + new.delay), new.key,
-                    new."unique", new.retries, new.timeout, new.crash_limit, new.on_dead, new.tenant,
+                    new."unique", new.retries, new.timeout, new.crash_limit, new.on_dead, new."group", new.lane,
                     new.trace, coalesce(new.expires_at, coalesce(new.run_at, now_at + new.delay) + new.expires),
                     new.parent, new.workflow
                FROM ROWS FROM (json_to_recordset(jobs) AS (id uuid, task text, queue text, args text, signature text,
                                priority smallint, run_at bigint, delay bigint, key text, "unique" text, retries integer,
-                               timeout bigint, crash_limit integer, on_dead text, tenant text, trace text,
+                               timeout bigint, crash_limit integer, on_dead text, "group" text, lane text, trace text,
                                expires_at bigint, expires bigint, parent text, workflow text)) WITH ORDINALITY
                     AS new (id, task, queue, args, signature, priority, run_at, delay, key, "unique", retries, timeout,
-                            crash_limit, on_dead, tenant, trace, expires_at, expires, parent, workflow, place)
+                            crash_limit, on_dead, "group", lane, trace, expires_at, expires, parent, workflow, place)
               WHERE (SELECT 1 FROM drumbeat.history
                       WHERE history.id = new.id AND history.finished_at >= oldest LIMIT 1) IS NULL
                 AND (SELECT 1 FROM drumbeat.dead WHERE dead.id = new.id LIMIT 1) IS NULL

@@ -257,10 +257,10 @@ CREATE FUNCTION drumbeat.cancel_children(children uuid[], causes uuid[], reasons
            ON CONFLICT (child) DO UPDATE SET parent = excluded.parent)
 INSERT INTO drumbeat.history (id, created_at, due_at, run_at, finished_at, token, timeout, expires_at, failures, crashes,
                               crash_limit, replays, retries, priority, cancel_requested, state, queue, task, key, signature,
-                              "unique", tenant, on_dead, schedule, trace, parent, workflow, args, progress, error)
+                              "unique", "group", lane, on_dead, schedule, trace, parent, workflow, args, progress, error)
 SELECT gone.id, gone.created_at, gone.due_at, gone.run_at, now_at, gone.token, gone.timeout, gone.expires_at, gone.failures,
        gone.crashes, gone.crash_limit, gone.replays, gone.retries, gone.priority, gone.cancel_requested, 'cancelled', gone.queue, gone.task,
-       gone.key, gone.signature, gone."unique", gone.tenant, gone.on_dead, gone.schedule, gone.trace, gone.parent,
+       gone.key, gone.signature, gone."unique", gone."group", gone.lane, gone.on_dead, gone.schedule, gone.trace, gone.parent,
        gone.workflow, gone.args, gone.progress, doomed.reason
   FROM gone
   JOIN doomed ON doomed.child = gone.id
@@ -320,12 +320,12 @@ BEGIN
 
     WITH made AS (
          INSERT INTO drumbeat.job (id, created_at, due_at, run_at, token, timeout, expires_at, crash_limit, replays, retries,
-                                   priority, queue, task, key, signature, "unique", tenant, on_dead, schedule, trace, parent,
+                                   priority, queue, task, key, signature, "unique", "group", lane, on_dead, schedule, trace, parent,
                                    workflow, args, open_parents, blocked_on, blocked_since, is_parent, binds)
          SELECT gone.id, gone.created_at, gone.due_at,
                 CASE WHEN judged.open > 0 THEN gone.run_at ELSE greatest(gone.run_at, now_at) END, gone.token, gone.timeout,
                 gone.expires_at, gone.crash_limit, least(gone.replays, 2147483646) + 1, gone.retries, gone.priority, gone.queue,
-                gone.task, gone.key, gone.signature, gone."unique", gone.tenant, gone.on_dead, gone.schedule, gone.trace,
+                gone.task, gone.key, gone.signature, gone."unique", gone."group", gone.lane, gone.on_dead, gone.schedule, gone.trace,
                 gone.parent, gone.workflow, gone.args, judged.open, CASE WHEN judged.open > 0 THEN 'parents' END,
                 CASE WHEN judged.open > 0 THEN now_at END,
                 EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = gone.id),

@@ -17,6 +17,7 @@ VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
 -- Live jobs only: pending and running.
 -- INSERT statements name all columns in the order of the table, with `seq` last: SQLite then builds the row in place instead of
 -- copying it column by column. A column that a later migration adds comes after `seq`, and its INSERTs copy.
+-- lane: of jobs under limits (10_lanes.sql); place: of those whose lane has an order.
 -- is_parent: 1 if it has children, 2 if one of them binds its result.
 CREATE TABLE drumbeat_job (
     id               TEXT NOT NULL,
@@ -31,7 +32,8 @@ CREATE TABLE drumbeat_job (
     crash_limit      INTEGER NOT NULL,
     "unique"         TEXT NOT NULL DEFAULT '',
     on_dead          TEXT,
-    tenant           TEXT NOT NULL DEFAULT '',
+    "group"          TEXT NOT NULL DEFAULT '',
+    lane             TEXT NOT NULL DEFAULT '',
     trace            TEXT,
     parent           TEXT,
     workflow         TEXT,
@@ -57,12 +59,16 @@ CREATE TABLE drumbeat_job (
     blocked_since    INTEGER,
     has_run          INTEGER NOT NULL DEFAULT 0,
     binds            INTEGER NOT NULL DEFAULT 0,
+    place            INTEGER,
     seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_job_pkey
     ON drumbeat_job (id);
 CREATE INDEX drumbeat_job_for_claim
-    ON drumbeat_job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
+    ON drumbeat_job (queue, lane, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
+-- Jobs of lanes whose jobs run in the order of enqueue.
+CREATE INDEX drumbeat_job_in_order
+    ON drumbeat_job (queue, lane, place, id) WHERE state = 'pending' AND blocked_on IS NULL AND place IS NOT NULL;
 -- A blocked job is pending: a claim sets blocked_on to null. The condition omits the state so that claims do not change these indexes.
 CREATE INDEX drumbeat_job_blocked
     ON drumbeat_job (blocked_on, queue, priority, run_at, id) WHERE blocked_on IS NOT NULL;
@@ -106,7 +112,8 @@ CREATE TABLE drumbeat_history (
     crash_limit      INTEGER,
     "unique"         TEXT,
     on_dead          TEXT,
-    tenant           TEXT,
+    "group"          TEXT,
+    lane             TEXT,
     trace            TEXT,
     parent           TEXT,
     workflow         TEXT,
@@ -158,7 +165,8 @@ CREATE TABLE drumbeat_dead (
     crash_limit      INTEGER NOT NULL,
     "unique"         TEXT NOT NULL,
     on_dead          TEXT,
-    tenant           TEXT NOT NULL,
+    "group"          TEXT NOT NULL,
+    lane             TEXT NOT NULL,
     trace            TEXT,
     parent           TEXT,
     workflow         TEXT,
