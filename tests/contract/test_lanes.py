@@ -1,4 +1,4 @@
-"""Limits at the claim: never more jobs at once, and no more starts in a time, than each limit over a lane allows; and no job waits
+"""Limits at the claim: never more jobs at once, or starts in a time, than each limit over a lane allows, and no job waits
 beside room. Room goes back in the step that ends a run."""
 
 import pytest
