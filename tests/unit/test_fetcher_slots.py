@@ -1,7 +1,7 @@
-"""Jobs under limits are claimed for slots that are free and promised to nobody; where they wait for slots, nothing is prefetched."""
+"""Jobs under limits are claimed for slots that are free and promised to nobody; where they wait, nothing is prefetched."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -49,14 +49,12 @@ class SlotBench:
         return claim
 
     def reply(self, claim: ClaimRequest, *, jobs: int = 0, has_limited: bool = False) -> None:
-        self.fetcher.on_answer(
-            claim, answer(self.clock, jobs=jobs, has_limited=has_limited), self.clock.monotonic()
-        )
+        self.fetcher.on_answer(claim, answer(self.clock, jobs=jobs, has_limited=has_limited), self.clock.monotonic())
 
 
 @pytest.fixture
-def bench() -> Iterator[SlotBench]:
-    yield SlotBench()
+def bench() -> SlotBench:
+    return SlotBench()
 
 
 async def test_a_claim_offers_the_slots_that_wait(bench: SlotBench) -> None:

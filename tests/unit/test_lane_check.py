@@ -59,9 +59,7 @@ def job(task: str, queue: str, lane: str = "", **facts: Any) -> ClaimedJob:
         (job("computed", "default", args="[1"), "computed "),
     ],
 )
-def test_a_job_that_is_not_in_its_lane_is_released_into_it(
-    app: Drumbeat, claimed_job: ClaimedJob, lane: str
-) -> None:
+def test_a_job_that_is_not_in_its_lane_is_released_into_it(app: Drumbeat, claimed_job: ClaimedJob, lane: str) -> None:
     [outcome] = check(app).find_misplaced([claimed_job])
     assert outcome == Outcome(id=claimed_job.id, token=claimed_job.token, kind=OutcomeKind.RELEASED, lane=lane)
 
@@ -99,7 +97,9 @@ def test_only_the_misplaced_of_many_are_named(app: Drumbeat) -> None:
 
 
 def test_jobs_of_limited_lanes_start_before_others(app: Drumbeat) -> None:
-    changed = LineInfo(queue="mail", line="", policy=LinePolicy(each=Bounds(1), fair=True), declared=LinePolicy(fair=True))
+    changed = LineInfo(
+        queue="mail", line="", policy=LinePolicy(each=Bounds(1), fair=True), declared=LinePolicy(fair=True)
+    )
     for lanes, fair_is_limited in ((check(app), False), (check(app, changed), True)):
         found = [lanes.is_limited(each) for each in (job("plain", "default"), job("queued", "mail", " a"))]
         assert found == [False, fair_is_limited]

@@ -1,4 +1,4 @@
-"""Limits, order, groups and policies of queues as programs write them: what they become, and what is refused where it is written."""
+"""Limits, order, groups and policies of queues as programs write them: what they become, and what is refused and where."""
 
 from collections.abc import Callable
 from typing import Any
@@ -221,7 +221,7 @@ def test_a_group_that_is_no_name_is_refused_before_anything_is_stored(app: Drumb
 
 def test_a_function_of_the_group_that_fails_is_named_with_its_error(app: Drumbeat) -> None:
     task = app.task(group=lambda tenant: tenant.id)(noop)
-    with pytest.raises(InvalidArguments, match="noop: its group= cannot be computed .* AttributeError") as refused:
+    with pytest.raises(InvalidArguments, match=r"noop: its group= cannot be computed .* AttributeError") as refused:
         task.bind("a")
     assert refused.value.argument == "group"
 

@@ -341,6 +341,7 @@ async def test_a_dead_letter_of_a_lane_keeps_its_group(app: Drumbeat) -> None:
     async with app:
         job = await fail.enqueue()
         async with run_worker(app):
+
             async def is_dead() -> bool:
                 return (await app.jobs.show(job.id)).state is JobState.DEAD
 

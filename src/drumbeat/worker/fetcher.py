@@ -33,8 +33,8 @@ from drumbeat.worker.store_clock import StoreClockOffset
 
 REST_INTERVAL = 0.1
 CAUTIOUS_ANSWERS = 64
-"""After jobs under limits had to wait for slots, at most one job for each slot is prefetched for so many answers: there will be more of
-them as soon as the first have ended, and they would wait behind all that is prefetched."""
+"""After jobs under limits had to wait for slots, at most one job for each slot is prefetched for so many answers: there will be
+more of them as soon as the first have ended, and they would wait behind all that is prefetched."""
 
 
 class FetchState(Enum):
@@ -138,8 +138,8 @@ class FetchCapacity:
         self.in_flight = 0
         """Jobs asked for by claims that are not answered yet: two lanes may claim at once."""
         self.has_limited = False
-        """Jobs under limits are due and have room, but the last claim had no slot left for them. Nothing is prefetched meanwhile, or
-        the slots would never be free."""
+        """Jobs under limits are due and have room, but the last claim had no slot left for them. Nothing is prefetched
+        meanwhile, or the slots would never be free."""
         self._cautious_answers = 0
 
     @property
