@@ -49,6 +49,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     trace: str | None = None
     expires_at: int | None = None
+    group: str = ""
+    lane: str = ""
+    """Its place under limits (core/lanes.py) as the store has it."""
     has_run: bool | int = False
     """It has been claimed before and is pending again since: there may be steps to load."""
     binds: bool | int = False
@@ -69,6 +72,8 @@ class Outcome(ResultFields, frozen=True, kw_only=True):
     finished_at: int | None = None
     delay: int = 0
     blocked_on: str | None = None
+    lane: str | None = None
+    """Of RELEASED: the job moves to this lane of its queue, and its group is that of the lane. None: it stays where it is."""
     suspension: Suspension | None = None
     """Of SUSPENDED: put on record in the same step."""
     follow_up: NewJob | None = None
@@ -118,7 +123,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     is_releasing: bool = False
     """Parents have ended, and not all of their children were followed: `DependencyStore.advance` is to be called."""
     has_limited: bool = False
-    """Jobs under limits are due and have room, but the claim had no slots left for them."""
+    """Jobs under limits are due and have room, but the claim had no slots left for them. Also of a claim that was filled."""
     malformed: Sequence[MalformedJob] = ()
     """Claimed like `jobs`, but not to be run."""
 

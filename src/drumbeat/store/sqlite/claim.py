@@ -76,6 +76,8 @@ class SqliteClaimer:
             next_due = self._find_next_due(write.db, request.queues, write.now)
             if request.has_lines:
                 next_due = self._find_lanes_due(write.db, request, next_due, write.now)
+        elif request.has_lines and request.claim.slots is not None and request.slots <= 0:
+            self._find_lanes_due(write.db, request, None, write.now)  # has_limited
         if not picked:
             return "[]", next_due
         seqs = as_json(picked)

@@ -165,6 +165,17 @@ UPDATE drumbeat_job
                   AND line.name = substr(drumbeat_job.lane, 1, instr(drumbeat_job.lane, ' ') - 1)
                   AND line."order" <> '');
 
+-- name: place_moved
+-- Jobs that have moved to another lane get their place in its order, if it has one.
+UPDATE drumbeat_job
+   SET place = CASE WHEN EXISTS (SELECT 1
+                                   FROM drumbeat_line AS line
+                                  WHERE line.queue = drumbeat_job.queue
+                                    AND line.name = substr(drumbeat_job.lane, 1, instr(drumbeat_job.lane, ' ') - 1)
+                                    AND line."order" <> '')
+                    THEN ifnull(place, created_at) END
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: line
 -- [declared, version, override, policy]
 SELECT json_array(json(declared), version, json(override), json(policy))
