@@ -35,8 +35,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]
+POSTGRES = postgres.Databases(18, in_memory=True)
 SERVERS: dict[str, postgres.Databases | redis.Databases] = {
-    "postgres": postgres.Databases(18, in_memory=True),
+    "postgres": POSTGRES,
     "postgres16": postgres.Databases(16, in_memory=True),
     **{kind: redis.Databases(kind) for kind in redis.kinds()},
 }

@@ -326,6 +326,10 @@ class Databases:
             name = self._given_back.pop()
             self._empty(name)
             return self.server.url_of(name)
+        return self.new_url()
+
+    def new_url(self) -> str:
+        """One that nobody has used before, and to which nobody else is connected."""
         server, number = self.server, next(self._numbers)
         _apart(lambda: self._make(number))
         return server.url_of(f"test_{number}")
