@@ -116,12 +116,13 @@ def pytest_sessionfinish() -> None:
 
 
 def fresh_url(engine: str, folder: Path) -> str:
-    """The URL of an empty database; those of SQL have their tables."""
+    """The URL of an empty database; those of SQL have their tables. On SQLite: one for each folder."""
     engine, _ = PAIRS.get(engine, (engine, None))
     if engine in SERVERS:
         return SERVERS[engine].fresh_url()
     file = folder / "test.db"
-    file.write_bytes(sqlite_file())
+    if not file.exists():  # it is the same for all who ask with this folder
+        file.write_bytes(sqlite_file())
     return f"sqlite:///{file}"
 
 
