@@ -138,16 +138,14 @@ def test_price_pipeline(folder: Path) -> None:
     assert told is not None and int(told[1]) >= 1
 
 
-def test_order_fulfilment(folder: Path, engine: str, store_url: str) -> None:
-    """Each order is killed at each of eight places, and charged once; two at a time on one engine alone."""
-    count = 2 if engine == "sqlite" else 1
-    orders = range(1, count + 1)
-    begun, *told = python("order_fulfilment.py", f"{count}", folder=folder, DRUMBEAT_URL=store_url).splitlines()
-    assert begun == f"{count} orders: each is killed at eight places, one after another ..."
-    assert told[-1] == f"{count} orders, killed {8 * count} times: {count} charges, {count} parcels"
+def test_order_fulfilment(folder: Path, store_url: str) -> None:
+    """Each order is killed at each of eight places, and charged once."""
+    begun, *told = python("order_fulfilment.py", "2", folder=folder, DRUMBEAT_URL=store_url).splitlines()
+    assert begun == "2 orders: each is killed at eight places, one after another ..."
+    assert told[-1] == "2 orders, killed 16 times: 2 charges, 2 parcels"
     assert sorted(told[:-1]) == [
-        f"order {number}: receipt {number}, approved by ann, parcel {number} from shelf {number}" for number in orders
-    ] or {line.split(":")[0] for line in told[:-1]} == {f"order {number}" for number in orders}
+        f"order {number}: receipt {number}, approved by ann, parcel {number} from shelf {number}" for number in (1, 2)
+    ] or {line.split(":")[0] for line in told[:-1]} == {"order 1", "order 2"}
 
 
 def test_triggers(folder: Path, store_url: str) -> None:
