@@ -24,7 +24,17 @@ ClaimedRows = str | list[tuple[JobId | None, tuple[Any, ...]]]
 class SqliteClaimRequest:
     """A claim with its parameters encoded on the caller's thread."""
 
-    __slots__ = ("claim", "has_limited", "has_lines", "has_releases", "include_malformed", "instance", "queues", "slots", "unblocks")
+    __slots__ = (
+        "claim",
+        "has_limited",
+        "has_lines",
+        "has_releases",
+        "include_malformed",
+        "instance",
+        "queues",
+        "slots",
+        "unblocks",
+    )
 
     def __init__(self, instance: InstanceId, claim: ClaimRequest) -> None:
         self.instance = instance
