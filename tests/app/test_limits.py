@@ -23,7 +23,8 @@ def sending(app: Drumbeat, **options: Any) -> Any:
     async def send(tenant: str) -> str:
         return tenant
 
-    return app.task(**({"limits": FIVE, "group": lambda tenant: f"tenant:{tenant}"} | options))(send)
+    given: dict[str, Any] = {"limits": FIVE, "group": lambda tenant: f"tenant:{tenant}"} | options
+    return app.task(**given)(send)
 
 
 async def test_jobs_have_their_group_and_lane_however_they_are_enqueued(app: Drumbeat) -> None:

@@ -177,7 +177,7 @@ async def test_counts_that_have_drifted_are_corrected_with_a_warning(
 ) -> None:
     await declare(store, each=Bounds(1))
     counted = FaultyStore(store)
-    counted.limits = DriftedLimits()  # type: ignore[assignment]
+    counted.__dict__["limits"] = DriftedLimits()
     with caplog.at_level(logging.WARNING):
         await sweeper(counted, clock, leading=True).sweep()
     [record] = caplog.records

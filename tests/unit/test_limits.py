@@ -210,6 +210,18 @@ def test_a_group_of_a_batch_task_is_computed_of_its_value(app: Drumbeat) -> None
     assert [place_of(job) for job in (send.bind(1), send.bind(2))] == [("g1", "send g1"), ("g2", "send g2")]
 
 
+def test_jobs_that_are_sent_to_a_broker_may_be_limited(app: Drumbeat) -> None:
+    ship = app.forward("ship", to=Nowhere(), limits=[FIVE], group=lambda value: value["shop"])
+    assert place_of(ship.bind({"shop": "a"})) == ("a", "ship a")
+
+
+class Nowhere:
+    batch = 10
+
+    def connect(self, clock: Any) -> Any:
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize("given", ["", "x" * 201, "a\tb", "\ud800", 7])
 def test_a_group_that_is_no_name_is_refused_before_anything_is_stored(app: Drumbeat, given: Any) -> None:
     task = app.task(group=lambda tenant: given)(noop)
