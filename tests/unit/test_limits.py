@@ -9,6 +9,8 @@ from drumbeat import Call, Drumbeat, Limit, NewJob
 from drumbeat.core.limits import Bounds, LineDeclaration, LinePolicy
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.tasks.line_policies import declare_lines
+from drumbeat.worker.result import HandlerResult, ResultKind
+from tests.unit.test_result import claimed, judged
 
 MINUTE = 60_000_000
 FIVE = Limit(concurrency=5, per_group=True)
@@ -256,6 +258,14 @@ def test_a_task_with_limits_is_not_moved_to_another_queue(app: Drumbeat) -> None
         task.using(queue="mail")
     assert refused.value.argument == "queue" and task.source_location in str(refused.value)
     assert task.using(queue="default").bind().lane == "noop "
+
+
+@pytest.mark.parametrize(("lane", "follows"), [(" a", " a"), ("charge a", ""), ("", "")])
+def test_a_follow_up_stays_in_the_line_of_its_queue(lane: str, follows: str) -> None:
+    job = claimed(task="charge", lane=lane, group="a", on_dead="charge.on_dead")
+    made = judged(job, HandlerResult(kind=ResultKind.SKIP_RETRY)).follow_up
+    assert made is not None
+    assert place_of(made) == ("a", follows), "its worker puts it where it belongs, if that is elsewhere"
 
 
 def test_a_schedule_gives_its_jobs_the_group_and_lane_of_its_task(app: Drumbeat) -> None:
