@@ -16,6 +16,7 @@ from drumbeat.core.limits import (
     LinePolicy,
     drop_old_starts,
     effective_policy,
+    find_opening,
 )
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -81,7 +82,8 @@ class SqliteLimits(SqliteOperations):
         self, queue: str, line: str, group: str, *, bounds: Bounds | None, weight: int | None
     ) -> bool:
         return await self._writer.write(
-            partial(_change_group, self), (queue, line, LaneState(lane_name(line, group), own_bounds=bounds, own_weight=weight))
+            partial(_change_group, self),
+            (queue, line, LaneState(lane_name(line, group), own_bounds=bounds, own_weight=weight)),
         )
 
     async def list_lines(self) -> list[LineInfo]:
@@ -98,11 +100,14 @@ class SqliteLimits(SqliteOperations):
                 reason=row.reason,
                 running=row.running,
                 starts_in_window=sum(count for _, count in drop_old_starts(row.policy.whole, row.starts, now)),
+                open_at=find_opening(row.policy.whole, row.starts, now),
             )
             for row in await self._admin_reader.read(self._read_lines)
         ]
 
-    async def list_groups(self, queue: str, line: str, *, after: str | None = None, limit: int = 100) -> list[GroupInfo]:
+    async def list_groups(
+        self, queue: str, line: str, *, after: str | None = None, limit: int = 100
+    ) -> list[GroupInfo]:
         start = "" if after is None else lane_name(line, after)
         facts = {"queue": queue, "name": line, "after": start, "limit": limit}
         return await self._read_groups(self._sql.groups, facts)
@@ -128,7 +133,9 @@ class SqliteLimits(SqliteOperations):
         found, lines = await self._admin_reader.read(read)
         policies = {(line.queue, line.line): line.policy for line in lines}
         now = self._clock.now_us()
-        return [_to_group(row, policies.get((row.queue, split_lane(row.lane.name)[0]), LinePolicy()), now) for row in found]
+        return [
+            _to_group(row, policies.get((row.queue, split_lane(row.lane.name)[0]), LinePolicy()), now) for row in found
+        ]
 
     async def _limit_lanes(self, queue: str, line: str, policy: LinePolicy) -> None:
         """Let the lanes of a line stand under new limits, in pieces."""
@@ -138,7 +145,9 @@ class SqliteLimits(SqliteOperations):
 
     # On the writer's thread.
 
-    def set_policy(self, write: WriteContext, queue: str, line: str, before: LinePolicy | None, policy: LinePolicy) -> None:
+    def set_policy(
+        self, write: WriteContext, queue: str, line: str, before: LinePolicy | None, policy: LinePolicy
+    ) -> None:
         facts = {
             "queue": queue,
             "name": line,
@@ -148,7 +157,9 @@ class SqliteLimits(SqliteOperations):
         }
         write.db.run(self._sql.set_policy, facts)
         if bool(policy.order) != bool(before and before.order):
-            write.db.run(self._sql.order_line if policy.order else self._sql.unorder_line, {"queue": queue, "name": line})
+            write.db.run(
+                self._sql.order_line if policy.order else self._sql.unorder_line, {"queue": queue, "name": line}
+            )
 
 
 def _declare(
