@@ -65,8 +65,8 @@ def _drift(found: LaneMiscount) -> int:
 
 
 async def _count_lanes(store: Store, groups: Sequence[GroupInfo], limit: int) -> dict[Lane, LaneMiscount]:
-    """Lanes that said the same before and after the jobs that run were read, and something else than those. None if more run than
-    can be read."""
+    """Lanes that said the same before and after the jobs that run were read, and something else than those. None if more run
+    than can be read."""
     lanes = {(each.queue, lane_name(each.line, each.group)) for each in groups}
     before = await _read_counts(store, lanes)
     page = await store.inspect.find_page(JobFilter(state=JobState.RUNNING, limit=limit, preview=0))

@@ -153,6 +153,12 @@ def describe_line(queue: str, task: str | None) -> str:
     return f"task {task} in queue {queue}" if task else f"queue {queue}"
 
 
+def describe_target(queue: str, task: str | None, group: str | None = None) -> str:
+    """What an act is about, in the audit."""
+    line = describe_line(queue, task)
+    return line if group is None else f"{line} group {group}"
+
+
 def describe_limit(limit: LimitRecord) -> str:
     """5 at once per group; 100 per 1m."""
     parts = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]

@@ -137,7 +137,7 @@ def set_(
     line = run_audited(
         target,
         "limits.set",
-        _name_line(queue, task),
+        _name_target(queue, task),
         lambda app: app.limits.set(queue, task, limits=given, fair=fair, reason=target.reason, by=current_user()),
     )
     turns = "; its groups take turns" if line.fair else ""
@@ -150,10 +150,10 @@ def reset(target: CliTarget, queue: str, task: str | None) -> None:
     done = run_audited(
         target,
         "limits.reset",
-        _name_line(queue, task),
+        _name_target(queue, task),
         lambda app: app.limits.reset(queue, task, reason=target.reason, by=current_user()),
     )
-    name = _name_line(queue, task)
+    name = _name_target(queue, task)
     line = f"Limits of {name} are those of the code again." if done else f"Nobody had set limits of {name}."
     output.report(target, {"queue": queue, "task": task, "reset": done}, line)
 
@@ -186,7 +186,7 @@ def set_group(
     found = run_audited(
         target,
         "limits.set_group",
-        f"{_name_line(queue, task)} group {group}",
+        _name_target(queue, task, group),
         lambda app: app.limits.set_group(queue, task, group, limits=given, weight=weight),
     )
     line = f"Group {formatting.format_value(group, 200)}: {format_limits(found.limits)}, weight {found.weight}."
@@ -199,7 +199,7 @@ def reset_group(target: CliTarget, queue: str, group: str, task: str | None) -> 
     done = run_audited(
         target,
         "limits.reset_group",
-        f"{_name_line(queue, task)} group {group}",
+        _name_target(queue, task, group),
         lambda app: app.limits.reset_group(queue, task, group),
     )
     name = formatting.format_value(group, 200)
@@ -221,10 +221,10 @@ def _check_given(limits: list[LimitRecord], unlimited: bool) -> list[LimitRecord
     return limits if limits or unlimited else None
 
 
-def _name_line(queue: str, task: str | None) -> str:
-    from drumbeat.admin.limit_records import describe_line
+def _name_target(queue: str, task: str | None, group: str | None = None) -> str:
+    from drumbeat.admin.limit_records import describe_target
 
-    return describe_line(queue, task)
+    return describe_target(queue, task, group)
 
 
 def format_rate(group: GroupRecord) -> str:
