@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin.limit_records import LimitRecord
 from drumbeat.core.limits import Bounds
 from drumbeat.web.route import AccessRole
 from tests.contract.lanes import add_jobs, declare, take
@@ -108,3 +109,54 @@ async def test_viewers_see_limits_and_operators_change_them(
     assert len((await browser.get(f"{API}/limits")).json()["items"]) == 1
     answer = await browser.put(f"{API}/limits", json={"queue": "mail", "limits": []})
     assert answer.status_code == (403 if role is AccessRole.VIEWER else 200)
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_the_page_of_limits_has_lines_and_the_busiest_groups(api: httpx.AsyncClient) -> None:
+    text = (await api.get("/limits")).text
+    assert 'data-test="line-default-greet"' in text and 'data-test="line-mail"' in text
+    assert "30 at once, 2 at once per group, 100 per 1m per group" in text
+    assert 'data-test="group-tenant:7"' in text and "full, 2 of 2" in text and "2 of 100 in 1 min" in text
+    assert "&lt;script&gt;" in text and 'data-test="group-<' not in text
+    assert 'data-test="act-set"' in text and 'data-test="act-set-group"' in text
+    assert 'data-test="act-reset"' not in text
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_the_page_of_a_line_has_its_groups_in_pages_and_says_what_was_set(
+    app: Drumbeat, api: httpx.AsyncClient
+) -> None:
+    await app.limits.set("default", "greet", fair=True, reason="a <calm> day", by="ada")
+    await app.limits.set_group("default", "greet", "tenant:7", limits=[LimitRecord(concurrency=9)])
+    text = (await api.get("/limits/default", params={"task": "greet"})).text
+    assert "Set by <strong>ada</strong>" in text and "a &lt;calm&gt; day" in text
+    assert 'data-test="act-reset"' in text and 'data-test="act-reset-group"' in text and "2 of 9" in text
+    text = (await api.get("/limits/default", params={"task": "greet", "group": "tenant:7"})).text
+    assert 'data-test="group-tenant:7"' in text and "&lt;script&gt;" not in text
+    text = (await api.get("/limits/default", params={"task": "greet", "group": "nobody"})).text
+    assert "No such group" in text
+    assert "groups take turns" in (await api.get("/limits/mail")).text
+    assert (await api.get("/limits/nobody")).status_code == 404
+    assert (await api.get("/limits/default")).status_code == 404
+
+
+@pytest.mark.usefixtures("furnished")
+async def test_a_queue_and_a_job_lead_to_their_limits(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    text = (await api.get("/queues/default")).text
+    assert 'href="/limits/default?task=greet"' in text
+    waiting = next(job for job in await app.jobs.list(state="pending") if job.group == "tenant:7")
+    text = (await api.get(f"/jobs/{waiting.id}")).text
+    assert "/limits/default?task=greet&amp;group=tenant%3A7" in text
+    assert "2 of 2 running, 3 waiting" in text
+    assert 'data-test="reason-limit"' in text
+
+
+async def test_without_limits_the_page_says_so(api: httpx.AsyncClient) -> None:
+    assert "No limits" in (await api.get("/limits")).text
+
+
+async def test_viewers_see_no_buttons(guarded: Drumbeat, open_browser: OpenBrowser) -> None:
+    await declare(await guarded._internals.store(), "", queue="mail", fair=True)
+    browser = open_browser(guarded.dashboard(), headers=bearer("viewer"))
+    for place in ("/limits", "/limits/mail"):
+        assert 'data-test="act-set"' not in (await browser.get(place)).text
