@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat import Drumbeat
+from drumbeat import Drumbeat, Limit
 from drumbeat.admin.limit_records import LimitRecord, describe_limits
 from drumbeat.core.limits import Bounds
 from drumbeat.errors import InvalidArguments
@@ -71,7 +71,7 @@ async def test_groups_are_listed_with_what_waits_and_runs_their_rate_and_their_l
 async def test_what_is_set_holds_until_it_is_reset_and_says_who_and_why(app: Drumbeat, store: Store) -> None:
     await declare(store, each=Bounds(1))
     changed = await app.limits.set(
-        "default", "greet", limits=[FIVE, LimitRecord(rate=9, per=2)], reason="a calm day", by="ada"
+        "default", "greet", limits=[FIVE, Limit(rate=9, per="2s")], reason="a calm day", by="ada"
     )
     assert changed.limits == changed.set_limits == [LimitRecord(rate=9, per=2.0), FIVE]
     assert (changed.declared, changed.fair, changed.set_fair) == (
@@ -141,11 +141,11 @@ async def test_an_unknown_line_is_refused_with_those_that_exist(app: Drumbeat, s
         ),
         ([LimitRecord(rate=0, per=1)], "rate must be at least 1, not 0"),
         ([LimitRecord(rate=1_000_001, per=1)], "rate must be a whole number from 1 to 1000000"),
-        ([LimitRecord(rate=5)], "rate and per belong together"),
-        ([LimitRecord(concurrency=5, per=5)], "rate and per belong together"),
-        ([LimitRecord(rate=5, per=0.5)], "per must be from 1s to 1d, not 500ms"),
-        ([LimitRecord(rate=5, per=86_401)], "per must be from 1s to 1d"),
-        ([LimitRecord()], "a limit needs concurrency, or rate with per"),
+        ([LimitRecord(rate=5)], "rate needs per, the time in which so many may start"),
+        ([LimitRecord(concurrency=5, per=5)], "per needs rate"),
+        ([LimitRecord(rate=5, per=0.5)], 'per must be from "1s" to "1d", not 0.5'),
+        ([LimitRecord(rate=5, per=86_401)], 'per must be from "1s" to "1d"'),
+        ([LimitRecord()], "a Limit says what it limits"),
         ([FIVE, FIVE], "concurrency of each group is given twice"),
         ([LimitRecord(concurrency=5), LimitRecord(concurrency=6)], "concurrency of all jobs together is given twice"),
         ("5", "limits must be a list such as [Limit(concurrency=5)]"),

@@ -82,7 +82,7 @@ async def test_a_group_becomes_an_exception_and_is_like_the_others_again(api: ht
 async def test_what_cannot_be_is_refused_with_its_argument(api: httpx.AsyncClient) -> None:
     for body, argument, text in (
         (GREET | {"limits": [{"concurrency": 0}]}, "concurrency", "must be at least 1, not 0"),
-        (GREET | {"limits": [{"rate": 5}]}, "per", "rate and per belong together"),
+        (GREET | {"limits": [{"rate": 5}]}, "per", "rate needs per"),
         (GREET, "limits", "give limits, or fair"),
         ({"queue": "male", "limits": []}, "queue", "there are task greet in queue default, queue mail"),
         (GREET | {"limits": [{"color": 1}]}, "limits[0]", "unknown field `color`"),

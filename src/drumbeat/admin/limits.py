@@ -15,9 +15,10 @@ from drumbeat.core.limits import GroupInfo, LineChange, LineInfo
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name, check_number, short_repr
 from drumbeat.store.protocol import Store
+from drumbeat.tasks.limits import Limit
 
-from .limit_input import LimitLike, check_group, check_order, check_weight, read_group_limits, read_line_limits
-from .limit_records import GroupRecord, LineRecord, describe_line, group_record, line_record
+from .limit_input import check_group, check_order, check_weight, read_group_limits, read_line_limits
+from .limit_records import GroupRecord, LimitRecord, LineRecord, describe_line, group_record, line_record
 from .part import AdminPart, check_note
 
 MAX_PAGE = 500
@@ -88,7 +89,7 @@ class Limits(AdminPart):
         queue: str,
         task: str | None = None,
         *,
-        limits: Iterable[LimitLike] | None = None,
+        limits: Iterable[Limit | LimitRecord] | None = None,
         fair: bool | None = None,
         reason: str = "",
         by: str | None = None,
@@ -133,7 +134,7 @@ class Limits(AdminPart):
         task: str | None,
         group: str,
         *,
-        limits: Iterable[LimitLike] | None = None,
+        limits: Iterable[Limit | LimitRecord] | None = None,
         weight: int | None = None,
     ) -> GroupRecord:
         """Make an exception for one group, also before it has jobs. What holds for the whole line or queue stays.
