@@ -41,7 +41,7 @@ class LinePageQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class LineView(msgspec.Struct, frozen=True, kw_only=True):
+class LineRowView(msgspec.Struct, frozen=True, kw_only=True):
     line: LineRecord
     text: str
     """Its limits."""
@@ -122,8 +122,8 @@ def line_path(queue: str) -> str:
     return f"/limits/{queue}"
 
 
-def line_view(request: DashboardRequest, line: LineRecord) -> LineView:
-    return LineView(
+def line_view(request: DashboardRequest, line: LineRecord) -> LineRowView:
+    return LineRowView(
         line=line,
         text=describe_limits(line.limits),
         declared=describe_limits(line.declared),
