@@ -150,5 +150,6 @@ def _describe_miscount(found: LaneMiscount) -> HealthCheck:
         level=HealthLevel.BAD,
         value=f"in {describe_line(found.queue, line)} it counts {format_count(found.counted, 'running job')}, and has "
         f"{found.actual:,}",
-        advice="controllers correct such a count within a minute; if it stays, none is alive, or please report it",
+        advice="the leader corrects such a count within seconds, and logs it; if it stays, no instance is alive, or please "
+        "report it",
     )
