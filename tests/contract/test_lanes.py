@@ -324,7 +324,10 @@ async def test_a_claim_that_plain_jobs_fill_says_that_jobs_under_limits_wait_for
     answer = await ask(store, instance, limit=2, slots=0)
     assert ([job.task for job in answer.jobs], answer.has_limited) == (["plain"] * 2, True)
     answer = await ask(store, instance, limit=4, slots=1)
-    assert (sorted(job.task for job in answer.jobs), answer.has_limited) == (["greet", "plain", "plain", "plain"], False)
+    assert (sorted(job.task for job in answer.jobs), answer.has_limited) == (
+        ["greet", "plain", "plain", "plain"],
+        False,
+    )
 
 
 async def test_a_job_that_is_released_into_a_lane_waits_there_under_its_limits(store: Store) -> None:

@@ -47,6 +47,8 @@ class LaneSweeper(ControllerPart):
         while deleted == MAX_LANES:
             deleted, corrected = await self.store.limits.sweep(idle_before, MAX_LANES)
             if corrected:
-                log.warning("limits: counts of running jobs had drifted, and were corrected", extra={"lanes": corrected})
+                log.warning(
+                    "limits: counts of running jobs had drifted, and were corrected", extra={"lanes": corrected}
+                )
             if deleted == MAX_LANES:
                 await self.clock.sleep(BATCH_DELAY)

@@ -101,4 +101,6 @@ class LimitDeclarations(ControllerPart):
     def _look(self, lines: Sequence[LineInfo]) -> None:
         for queue, line in self.view.update(lines):
             facts = {"queue": queue, "line": line, "version": self.version}
-            log.warning("limits: another version of this program declares them otherwise, and its policy holds", extra=facts)
+            log.warning(
+                "limits: another version of this program declares them otherwise, and its policy holds", extra=facts
+            )

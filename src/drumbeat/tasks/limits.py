@@ -44,11 +44,15 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.per_group, bool):
             raise ConfigError(f"per_group must be True or False, not {short_repr(self.per_group)}", "per_group")
         if self.concurrency is None and self.rate is None and self.per is None:
-            raise ConfigError('a Limit says what it limits: Limit(concurrency=5), or Limit(rate=100, per="1m")', "limits")
+            raise ConfigError(
+                'a Limit says what it limits: Limit(concurrency=5), or Limit(rate=100, per="1m")', "limits"
+            )
         if self.concurrency is not None:
             check_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY, ConfigError)
         if self.rate is not None and self.per is None:
-            raise ConfigError(f'rate needs per, the time in which so many may start: rate={self.rate!r}, per="1m"', "per")
+            raise ConfigError(
+                f'rate needs per, the time in which so many may start: rate={self.rate!r}, per="1m"', "per"
+            )
         if self.rate is None and self.per is not None:
             raise ConfigError(f"per needs rate, how many may start in that time: rate=100, per={self.per!r}", "rate")
         if self.rate is not None:
@@ -95,10 +99,16 @@ def parse_line_policy(
     if not isinstance(fair, bool):
         raise ConfigError(f"fair must be True or False, not {short_repr(fair)}", "fair")
     if weights is not None and not fair:
-        raise ConfigError("weights= is for groups that take turns: write fair=True too, or leave out weights=", "weights")
+        raise ConfigError(
+            "weights= is for groups that take turns: write fair=True too, or leave out weights=", "weights"
+        )
     whole, each = _merge_limits(() if limits is None else _list_limits(limits))
     policy = LinePolicy(
-        whole=whole, each=each, order=_parse_order(order), fair=fair, weights={} if weights is None else _parse_weights(weights)
+        whole=whole,
+        each=each,
+        order=_parse_order(order),
+        fair=fair,
+        weights={} if weights is None else _parse_weights(weights),
     )
     if policy.order and each.concurrency not in (None, 1):
         raise ConfigError(
@@ -112,7 +122,10 @@ def parse_line_policy(
 def parse_queue_policy(options: QueueOptions) -> LinePolicy:
     check_option_names("a queue", options, QueueOptions.__annotations__)
     policy = parse_line_policy(
-        options.get("limits"), options.get("order", False), fair=options.get("fair", False), weights=options.get("weights")
+        options.get("limits"),
+        options.get("order", False),
+        fair=options.get("fair", False),
+        weights=options.get("weights"),
     )
     return policy or LinePolicy()
 
@@ -146,7 +159,8 @@ def check_group(value: object, error: ErrorClass = InvalidArguments, *, what: st
         return str(value)
     size = f" (it has {len(value)})" if isinstance(value, str) and len(value) > MAX_KEY_LENGTH else ""
     raise error(
-        f"{what} {short_repr(value)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}", "group"
+        f"{what} {short_repr(value)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}",
+        "group",
     )
 
 
@@ -171,7 +185,8 @@ def _list_limits(limits: object) -> list[Limit]:
     found: list[Any] = list(limits) if isinstance(limits, Iterable) else []
     if not found or not all(isinstance(each, Limit) for each in found):
         raise ConfigError(
-            f"limits must be a list such as [Limit(concurrency=5)], not {short_repr(limits)}; leave it out for no limits", "limits"
+            f"limits must be a list such as [Limit(concurrency=5)], not {short_repr(limits)}; leave it out for no limits",
+            "limits",
         )
     return found
 
@@ -187,10 +202,13 @@ def _merge_limits(limits: Iterable[Limit]) -> tuple[Bounds, Bounds]:
             if (limit.per_group, name) in found:
                 where = " for each group" if limit.per_group else ""
                 raise ConfigError(
-                    f"limits has two of {name}{where}: {found[limit.per_group, name]} and {value}; keep one of them", "limits"
+                    f"limits has two of {name}{where}: {found[limit.per_group, name]} and {value}; keep one of them",
+                    "limits",
                 )
             found[limit.per_group, name] = value
-    whole, each = ({name: value for (own, name), value in found.items() if own is per_group} for per_group in (False, True))
+    whole, each = (
+        {name: value for (own, name), value in found.items() if own is per_group} for per_group in (False, True)
+    )
     return Bounds(**whole), Bounds(**each)
 
 
@@ -202,7 +220,8 @@ def _parse_order(order: object) -> str:
     if order in ("hold", "skip"):
         return str(order)
     raise ConfigError(
-        f"order must be True or 'hold' (a retry holds the line), or 'skip' (it is stepped over), not {short_repr(order)}", "order"
+        f"order must be True or 'hold' (a retry holds the line), or 'skip' (it is stepped over), not {short_repr(order)}",
+        "order",
     )
 
 

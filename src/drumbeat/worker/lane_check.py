@@ -63,5 +63,7 @@ def _group_of(task: Task[..., Any], job: ClaimedJob) -> str:
     try:
         return compute_group(task.name, group, *task.signature.decode(job.args))
     except Exception as error:  # of another version, results of parents in it, or the program's own mistake
-        log.warning("the group of a job cannot be computed", extra={"job": job.id, "task": job.task, "reason": str(error)})
+        log.warning(
+            "the group of a job cannot be computed", extra={"job": job.id, "task": job.task, "reason": str(error)}
+        )
         return ""

@@ -130,7 +130,9 @@ def check_process_tasks(core: WorkerCore, ref: str | None) -> None:
 
 def _queue_weights(core: WorkerCore) -> QueueWeights:
     tasks = core.app.registry
-    return QueueWeights(served_queues(tasks, core.settings), strict=core.settings.strict, rests=find_resting_queues(tasks))
+    return QueueWeights(
+        served_queues(tasks, core.settings), strict=core.settings.strict, rests=find_resting_queues(tasks)
+    )
 
 
 def _loop_watch(core: WorkerCore, rooms: RoomConsumer) -> LoopWatch:

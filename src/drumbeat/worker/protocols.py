@@ -41,7 +41,9 @@ class WorkerController(HeartbeatCompanion, Protocol):
 
     def create_lane_sweeper(self, store: Store) -> Service: ...
 
-    def create_limit_declarations(self, store: Store, view: LineView, tasks: Mapping[str, str]) -> DeclarationService: ...
+    def create_limit_declarations(
+        self, store: Store, view: LineView, tasks: Mapping[str, str]
+    ) -> DeclarationService: ...
 
     async def run_startup(
         self,

@@ -164,7 +164,9 @@ class Worker:
         controller = self.core.controller
         async with asyncio.TaskGroup() as group:
             calls = group.create_task(
-                controller.run_startup(store, in_thread=self._parts.threads.run, identity=self._identity, prepare=declarations.declare_all),
+                controller.run_startup(
+                    store, in_thread=self._parts.threads.run, identity=self._identity, prepare=declarations.declare_all
+                ),
                 name="start-up",
             )
             stop = group.create_task(self.shutdown.stop.wait(), name="stop")
