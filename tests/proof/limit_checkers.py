@@ -1,8 +1,8 @@
 """G1 to G3: no more runs of a group at once, no more starts in a time, and no other order than its task allows.
 
-By what the store recorded: a claim is at its token, which is the time by the clock of the store, and its room was held from then to
-the recorded end at least. After a power cut tokens are ahead of the clock: then only claims whose answers were seen have a time.
-Where clocks were set these times say nothing.
+By what the store recorded: a claim is at its token, which is the time by the clock of the store, and its room was held
+from then to the recorded end at least. After a power cut tokens are ahead of the clock: then only claims whose answers were
+seen have a time. Where clocks were set these times say nothing.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.proof.excuses import CLOCK, power_cuts
-from tests.proof.history import History, JobRecord
+from tests.proof.history import Enqueued, History, JobRecord
 from tests.proof.registry import promise
 
 TICK_US = 1
@@ -39,7 +39,10 @@ def jobs_by_group(history: History) -> dict[tuple[str, str], list[LimitedJob]]:
     for job in history.jobs:
         if job.task in history.limits:
             times = [
-                (seen.get((job.id, each.token), each.token if is_exact else None), each.finished_at)
+                (
+                    seen.get((job.id, each.token), each.token if is_exact else None),
+                    None if each.finished_at is None else each.finished_at - history.clock_slack_us,
+                )
                 for each in job.attempts
             ]
             runs = [Run(claimed_at, end) for claimed_at, end in times if claimed_at is not None]
@@ -92,8 +95,8 @@ def never_more_starts_in_a_time(history: History) -> Iterator[str]:
 
 @promise
 def in_the_order_of_enqueue(history: History) -> Iterator[str]:
-    """G3: of two jobs of a group, one of which was enqueued before the call for the other began, the first has ended before the
-    other is claimed. One that was replayed has joined the line again, at its end."""
+    """G3: of two jobs of a group, one of which was enqueued before the call for the other began, or before it in the same
+    call, the first has ended before the other is claimed. One that was replayed has joined the line again, at its end."""
     calls = {call.id: call for call in history.enqueued if call.existing is None}
     for (task, group), jobs in jobs_by_group(history).items():
         if not history.limits[task].is_ordered:
@@ -101,14 +104,20 @@ def in_the_order_of_enqueue(history: History) -> Iterator[str]:
         known = [(calls[job.record.id], job) for job in jobs if job.record.id in calls and not job.record.replays]
         known.sort(key=lambda pair: pair[0].at)
         for call, job in known:
-            if call.answered_at is None or call.due or job.record.state == "cancelled":
+            if call.answered_at is None or call.due > call.at or job.record.state == "cancelled":
                 continue
             end = _ended_at(job)
             for later_call, later in known:
                 claims = [run.claimed_at for run in later.runs]
-                if later_call.at > call.answered_at and claims and (end is None or min(claims) < end):
+                if _is_before(call, later_call) and claims and (end is None or min(claims) < end):
                     first, second = job.record.id, later.record.id
                     yield f"G3: {second} of {task} for {group!r} was claimed before the end of {first}, which came first"
+
+
+def _is_before(call: Enqueued, other: Enqueued) -> bool:
+    if call.batch is not None and call.batch == other.batch:
+        return call.id < other.id
+    return call.answered_at is not None and call.answered_at < other.at
 
 
 def _ended_at(job: LimitedJob) -> int | None:

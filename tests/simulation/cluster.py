@@ -193,7 +193,7 @@ class SimulatedRun:
         bound = [task.using(**options).bind(number * 10 + n, job.seconds, job.failures) for n in range(3)]
         bound = bound if job.kind == "batch" or job.kind in LIMITED else bound[:1]
         batch = None
-        if job.kind == "batch":
+        if len(bound) > 1:
             batch = self.next_batch()
         asked = self.loop.time()
         first = len(self.history.enqueued)

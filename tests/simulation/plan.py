@@ -78,7 +78,7 @@ def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
 
 
 def _add_limited(plan: Plan, dice: random.Random) -> Plan:
-    """Likewise: bursts of jobs of a few groups. Half of these seeds kill a process again and again, whose room must come back."""
+    """Likewise: bursts of jobs of a few groups. In half of these seeds processes die often, and their room must come back."""
     kinds: list[JobKind] = dice.sample(("limited", "rated", "ordered"), dice.randint(1, 3))
     bursts = tuple(
         PlannedJob(
