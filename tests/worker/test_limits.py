@@ -73,11 +73,13 @@ async def succeeded(app: Drumbeat, count: int) -> None:
     await until(is_reached, what=f"{count} jobs on record")
 
 
-async def test_no_more_jobs_of_a_group_run_at_once_than_its_limit_in_two_workers(app: Drumbeat, rounds: Rounds) -> None:
+async def test_no_more_jobs_of_a_group_run_at_once_than_its_limit_in_three_workers(
+    app: Drumbeat, rounds: Rounds
+) -> None:
     send = limited_task(app, rounds, limits=[Limit(concurrency=2, per_group=True)])
     async with app:
         await app.enqueue_many([send.bind(group) for group in "aaaaabbbbbccccc"])
-        async with run_worker(app, poll=NEVER), run_worker(app, poll=NEVER):
+        async with run_worker(app, poll=NEVER), run_worker(app, poll=NEVER), run_worker(app, poll=NEVER):
             await until(lambda: rounds.running == {"a": 2, "b": 2, "c": 2}, what="two of each")
             await rounds.finish(15)
             await succeeded(app, 15)

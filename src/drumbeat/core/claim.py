@@ -97,7 +97,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     unblocks: tuple[str, ...] = ()
     """Values of blocked_on that this worker can run; claimed first, from those queues only."""
     slots: int | None = None
-    """How many of them may be under limits (a concurrency, a rate, an order): those are claimed for free slots only. None: all."""
+    """How many of them may be under limits (concurrency, rate, order): those are claimed for free slots only. None: all."""
     is_expected: bool = False
     """A notification said that a job is due: an engine that checks before it takes a lock may skip the check."""
 

@@ -143,7 +143,7 @@ class SqliteClaimer:
     def _pick_of_lanes(
         self, write: WriteContext, request: SqliteClaimRequest, queue: str, share: int, plain: int
     ) -> list[int]:
-        """What the lanes of a queue give. Its other jobs, of which so many are due, and its lines have equal parts of the share."""
+        """What the lanes of a queue give. Its other jobs, of which so many are due, and its lines get equal parts."""
         lines = self._lanes.read_lines(write.db, queue, request.instance)
         ready = self._lanes.read_ready(write.db, queue, lines, write.now, share)
         if not ready:
