@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, Outcome
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.job import NewJob, OutcomeKind
 from drumbeat.core.lanes import lane_name
-from drumbeat.core.limits import Bounds, LineDeclaration, LinePolicy
+from drumbeat.core.limits import LineDeclaration, LinePolicy
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.protocol import Store
 from tests.contract.making import exchange, new_job, outcome
-
-AT_A_TIME = {number: Bounds(number) for number in range(1, 101)}
 
 
 async def declare(
@@ -51,8 +49,8 @@ async def finish(
 
 async def give_back(store: Store, instance: InstanceId, *jobs: ClaimedJob) -> None:
     """As claims that never started."""
-    claims = [ClaimRef(job.id, job.token) for job in jobs]
-    await exchange(store, instance, [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in claims])
+    released = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED) for job in jobs]
+    await exchange(store, instance, released)
 
 
 async def groups_of(store: Store, line: str = "greet", queue: str = "default") -> dict[str, tuple[int, int]]:

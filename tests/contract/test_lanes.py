@@ -170,7 +170,7 @@ async def test_an_instance_that_leaves_gives_the_room_of_its_runs_back(store: St
     await declare(store, each=ONE)
     await add_jobs(store, "a", 2)
     await take(store, leaving)
-    await store.instances.deregister(leaving)
+    await store.instances.deregister(leaving, reason="test")
     assert len(await take(store, other)) == 1
 
 

@@ -23,7 +23,7 @@ from drumbeat.store.redis.record_format import EndRecord, JobHeader, LiveState
 from drumbeat.store.sqlite.schema import MIGRATIONS, split_statements
 from drumbeat.web.api.records import JobRecord
 
-ROW_ONLY = {"outcome", "blocked_since", "has_run", "is_parent", "binds"}
+ROW_ONLY = {"outcome", "blocked_since", "has_run", "is_parent", "binds", "place"}
 """Columns that no `Job` shows."""
 TABLES = {"job": LIVE, "history": ENDED, "dead": ENDED}
 

@@ -82,12 +82,12 @@ class AllJobFields(GivenFields[Duration], Generic[Time, Duration, Flag, Error], 
     crashes: int = 0
     blocked_on: Annotated[str | None, doc("What it waits for other than time.")] = None
     cancel_requested: bool | Flag = False
+    replays: Annotated[int, doc("0, and one more for each replay.")] = 0
+    schedule: Annotated[str | None, doc("The schedule whose fire it is; None: it was enqueued.")] = None
     progress: Annotated[str | None, doc("JSON text.")] = None
     result: Annotated[str | None, doc("JSON text.")] = None
     result_error: Annotated[str | None, doc("Why its result could not be kept.")] = None
     error: Error | None = None
-    replays: Annotated[int, doc("0, and one more for each replay.")] = 0
-    schedule: Annotated[str | None, doc("The schedule whose fire it is; None: it was enqueued.")] = None
     expires_at: Annotated[Time | None, doc("It ends as expired if its first attempt has not started by then.")] = None
     suspended: Annotated[
         str | None, doc("Its run sleeps (sleep) or waits for a signal (signal:<name>), until run_at.")

@@ -86,6 +86,10 @@ def bounds_of(lane: LaneState, policy: LinePolicy) -> Bounds:
     return msgspec.structs.replace(bounds, concurrency=1) if policy.order else bounds
 
 
+def find_lane_room(lane: LaneState, policy: LinePolicy, now: int) -> int:
+    return find_room(bounds_of(lane, policy), lane.running, lane.starts, now)
+
+
 def weight_of(lane: LaneState, policy: LinePolicy) -> int:
     return lane.own_weight or policy.weights.get(split_lane(lane.name)[1], 1)
 
@@ -114,14 +118,18 @@ def find_line_opening(line: LineState, now: int) -> int | None:
 def deal(
     lines: Mapping[str, LineState], lanes: Mapping[str, Sequence[LaneState]], places: int, slots: int, now: int
 ) -> list[list[LaneShare]]:
-    """Divide places among the ready lanes of a queue, the lanes of each line in the order of their turn. A list for each line,
-    of lanes that may give something. `slots`: how many of the places are for jobs under limits.
+    """Divide places among the ready lanes of a queue, the lanes of each line in the order of their turn. A list for each line, of
+    lanes that may give something, and of those that have no room, although they looked ready: they are to be settled too.
+    `slots`: how many of the places are for jobs under limits.
 
     Lines get one place each in turn; within a line each lane gives its credit, then its weight again and again.
     """
     whole = lines.get("")
     queue_room = NO_LIMIT if whole is None else find_line_room(whole, now)
-    given: dict[str, dict[int, int]] = {name: {} for name in lanes}
+    given: dict[str, dict[int, int]] = {
+        name: {at: 0 for at, lane in enumerate(found) if not find_lane_room(lane, lines[name].policy, now)}
+        for name, found in lanes.items()
+    }
     turns = {name: _turns(lines[name], found, now) for name, found in lanes.items() if found}
     room = {name: NO_LIMIT if name == "" else find_line_room(lines[name], now) for name in turns}
     limited = {name: is_limited(lines[name].policy, None if whole is None else whole.policy) for name in turns}
@@ -147,7 +155,7 @@ def deal(
 
 def _turns(line: LineState, lanes: Sequence[LaneState], now: int) -> Iterator[int]:
     """Whose job is next, job by job, until no lane has room."""
-    rooms = [find_room(bounds_of(lane, line.policy), lane.running, lane.starts, now) for lane in lanes]
+    rooms = [find_lane_room(lane, line.policy, now) for lane in lanes]
     counts = [lane.credit or weight_of(lane, line.policy) for lane in lanes]
     active = [at for at in range(len(lanes)) if rooms[at] > 0]
     while active:

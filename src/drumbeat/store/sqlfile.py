@@ -47,6 +47,7 @@ class EngineStatements(msgspec.Struct, frozen=True, kw_only=True):
     instances: Statements
     inspect: Statements
     search: Statements
+    limits: Statements
     locks: Statements
     schedules: Statements
     rooms: Statements

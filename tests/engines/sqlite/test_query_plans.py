@@ -139,14 +139,14 @@ def assert_no_sort_and_no_scan(steps: list[str]) -> None:
 def test_pick_walks_the_claim_index_level_by_level_without_sorting(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.jobs.pick)
     assert_no_sort_and_no_scan(steps)
-    assert any("drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step for step in steps), steps
+    assert any("drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step for step in steps), steps
 
 
 def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.jobs.next_due)
     assert_no_sort_and_no_scan(steps)
     assert any(
-        "INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
+        "INDEX drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
     ), steps
 
 
@@ -158,7 +158,7 @@ def test_releases_are_followed_in_their_order_without_sorting(raw: sqlite3.Conne
 def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.inspect.ahead)
     assert_no_sort_and_no_scan(steps)
-    walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step]
+    walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step]
     assert len(walks) == 2, steps
 
 
@@ -207,8 +207,8 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
         (SQL.search.dead_scan_of_task, "drumbeat_dead_by_task (task=? AND id>? AND id<?)"),
         (SQL.search.small_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
         (SQL.search.small_of_key, "drumbeat_job_by_key (task>?)"),
-        (SQL.search.small_ready, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)"),
-        (SQL.search.small_future, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)"),
+        (SQL.search.small_ready, "drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)"),
+        (SQL.search.small_future, "drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at>?)"),
         (SQL.search.small_retrying, "drumbeat_job_retrying (run_at>?)"),
         (SQL.search.small_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
         (SQL.inspect.tasks, "COVERING INDEX drumbeat_history_by_task"),
@@ -259,7 +259,7 @@ async def test_rows_that_do_not_matter_cost_a_claim_nothing(filled: Path, empty:
         raw.set_progress_handler(tick, 10)
         raw.execute(SQL.jobs.pick, given).fetchall()
         raw.execute(SQL.jobs.next_due, given).fetchall()
-        raw.execute(SQL.jobs.pick_unblocked, given | {"unblocks": '["task:mine"]'}).fetchall()
+        raw.execute(SQL.jobs.pick_unblocked, given | {"unblocks": '["task:mine"]', "in_lanes": False}).fetchall()
         raw.execute(SQL.instances.heartbeat_reply, {"id": "me", "now": NOW}).fetchall()
         raw.close()
         return count

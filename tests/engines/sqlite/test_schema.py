@@ -30,6 +30,6 @@ def test_the_trigger_on_ends_reads_none_of_the_late_columns() -> None:
     columns = [row[1] for row in db.execute("PRAGMA table_info(drumbeat_job)")]
     [[trigger]] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'drumbeat_job_ended'")
     used = set(re.findall(r"OLD\.(\w+)", trigger))
-    assert used == {"id", "schedule", "is_parent", "replays"}
+    assert used == {"id", "schedule", "is_parent", "replays", "state", "queue", "lane"}
     assert max(columns.index(name) for name in used) < 32
     db.close()

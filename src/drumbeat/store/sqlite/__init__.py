@@ -18,6 +18,7 @@ from drumbeat.store.sqlite.dependencies import SqliteDependencies
 from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
+from drumbeat.store.sqlite.limits import SqliteLimits
 from drumbeat.store.sqlite.locks import SqliteLocks
 from drumbeat.store.sqlite.parts import SqliteParts
 from drumbeat.store.sqlite.rooms import SqliteRooms
@@ -45,6 +46,7 @@ class SqliteStore(Store):
         self.workflows = SqliteWorkflows(parts, parts.sql.workflows)
         self.instances = SqliteInstances(parts, parts.sql.instances)
         self.schedules = SqliteSchedules(parts, parts.sql.schedules)
+        self.limits = SqliteLimits(parts, parts.sql.limits)
         self.locks = SqliteLocks(parts, parts.sql.locks)
         self.rooms = SqliteRooms(parts, parts.sql.rooms)
         self.stats = SqliteStats(parts, parts.sql.stats)

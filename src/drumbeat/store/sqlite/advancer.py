@@ -147,6 +147,7 @@ class SqliteAdvancer:
         db.run(self._sql.keep_revived, {"ids": ids})
         db.run(self._sql.forget_cancelled, {"ids": ids})
         db.run(self._sql.delete_revived, {"ids": ids})
+        self._completion.inserter.enter_lanes(write, list(plan.revived))
         self.leave_revived(write, ids)
         if 0 in plan.revived.values():
             write.notify(write.now)

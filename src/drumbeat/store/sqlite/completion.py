@@ -36,8 +36,9 @@ _SUCCEEDED = OutcomeKind.SUCCEEDED.value
 
 
 class SqliteCompletionWriter:
-    def __init__(self, sql: Statements, inserter: SqliteInserter) -> None:
+    def __init__(self, sql: Statements, limits: Statements, inserter: SqliteInserter) -> None:
         self._sql = sql
+        self._limits = limits
         self.inserter = inserter
 
     def record_outcomes(
@@ -85,7 +86,7 @@ class SqliteCompletionWriter:
     def delete_ended(self, write: WriteContext, statement: str, parameters: dict[str, str | int]) -> None:
         """Delete jobs that have ended from the live table.
 
-        Triggers leave the releases of parents, and start the successor of a schedule's job. Where there is none, the next fire
+        Triggers leave the releases of parents, give back the room of jobs of lanes, and start the successor of a schedule's job. Where there is none, the next fire
         of an interval counts from now, when the store records the end; `finished_at` is the worker's word, and may be long ago.
         """
         before = write.db.total_changes
@@ -93,7 +94,11 @@ class SqliteCompletionWriter:
         changed = write.db.total_changes - before - deleted
         if changed:
             write.has_releases = True  # or a schedule has changed: the trigger of either
-        if changed and (write.db.run(self._sql.advance_intervals, {"now": write.now}) or changed > 1):
+        if changed and (
+            write.db.run(self._sql.advance_intervals, {"now": write.now})
+            or changed > 1
+            or write.db.value(self._limits.has_ready_lane, {"now": write.now})
+        ):
             write.notify(write.now)  # not where one schedule alone has changed: then no successor was started
 
     def _write_finished(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:

@@ -31,7 +31,7 @@ Row = tuple[str | int | None, ...]
 _required_values = attrgetter(*map(attribute_path, REQUIRED_COLUMNS))
 _nullable_values = attrgetter(*NULLABLE_COLUMNS)
 _shared_values = attrgetter(*map(attribute_path, SHARED_COLUMNS))
-_UNIQUE, _RUN_AT = attrgetter("unique"), attrgetter("run_at")
+_UNIQUE, _RUN_AT, _LANE = attrgetter("unique"), attrgetter("run_at"), attrgetter("lane")
 _DELAY: "attrgetter[int]" = attrgetter("delay")
 
 
@@ -70,8 +70,9 @@ def insert_row(job: NewJob) -> Row:
 
 
 class SqliteInserter:
-    def __init__(self, sql: Statements) -> None:
+    def __init__(self, sql: Statements, limits: Statements) -> None:
         self._sql = sql
+        self._limits = limits
 
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
         """Insert all or none; one answer for each."""
@@ -87,6 +88,8 @@ class SqliteInserter:
                 answers = [AddResult(job.id, True) for job in jobs]
             else:
                 answers = self._find_created(write, jobs, created)
+        if any(map(_LANE, jobs)):
+            self.enter_lanes(write, [job.id for job in jobs if job.lane])
         if any(answer.created for answer in answers):
             if set(map(_RUN_AT, jobs)) == {None}:
                 write.notify(now + min(map(_DELAY, jobs)))
@@ -121,6 +124,14 @@ class SqliteInserter:
                 statement, width = self._sql.insert_similar_nodes, INSERT_SIMILAR_WIDTH
                 fixed = (write.now, *group.shared)
             write.db.run_rows(statement, width + len(NODE_COLUMNS), inserted, fixed)
+        if any(map(_LANE, jobs)):
+            self.enter_lanes(write, [job.id for job in jobs if job.lane])
+
+    def enter_lanes(self, write: WriteContext, ids: Sequence[JobId]) -> None:
+        """These jobs are in the live table now: those that are pending enter their lanes."""
+        facts = {"ids": as_json(ids), "now": write.now}
+        write.db.run(self._limits.set_places, facts)
+        write.db.run(self._limits.enter_lanes, facts)
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0

@@ -26,6 +26,7 @@ from drumbeat.store.sqlite.insert import (
     group_similar,
     load_unique_keys,
 )
+from drumbeat.store.sqlite.lanes import SqliteLaneClaimer
 from drumbeat.store.sqlite.parts import SqliteOperations, SqliteParts
 from drumbeat.store.sqlite.row_decoder import UNREADABLE, read_scalars
 from drumbeat.store.sqlite.writer import WriteContext
@@ -37,7 +38,7 @@ MAX_PRUNED_EDGES = 5_000
 class SqliteJobs(SqliteOperations):
     def __init__(self, parts: SqliteParts, sql: Statements) -> None:
         super().__init__(parts, sql)
-        self._claimer = SqliteClaimer(sql)
+        self._claimer = SqliteClaimer(sql, SqliteLaneClaimer(parts.sql.limits))
         self._completion = parts.completion
         self._inserter = parts.completion.inserter
 
@@ -59,7 +60,9 @@ class SqliteJobs(SqliteOperations):
             now = self._clock.now_us()
             due, next_due = await self._worker_reader.read(lambda db: self._claimer.has_due(db, prepared, now))
             if not due:
-                return ClaimResult(statuses=[], jobs=[], now=now, next_due_at=next_due)
+                return ClaimResult(
+                    statuses=[], jobs=[], now=now, next_due_at=next_due, has_limited=prepared.has_limited
+                )
         statuses, picked, now, next_due, is_releasing = await self._writer.write(
             self._report_and_claim, (instance, outcomes, prepared), durable=bool(outcomes)
         )
@@ -70,6 +73,7 @@ class SqliteJobs(SqliteOperations):
             now=now,
             next_due_at=next_due,
             is_releasing=is_releasing,
+            has_limited=prepared is not None and prepared.has_limited,
             malformed=malformed,
         )
 
@@ -227,6 +231,7 @@ class SqliteJobs(SqliteOperations):
             write.db.run(self._parts.sql.dependencies.keep_replayed, {"ids": text})
             write.db.run(self._sql.replay, {"ids": text, "now": write.now})
             write.db.run(self._sql.delete_dead, {"ids": text})
+            self._inserter.enter_lanes(write, chosen)
             self._advancer.leave_revived(write, text)
             write.notify(write.now)
         return answers

@@ -41,7 +41,7 @@ class SqliteParts(NamedTuple):
         sql = statements(namespace)
         notifier = SqliteNotifier(sql.instances.wake_addresses, loop, clock)
         writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), notifier, TokenClock(sql.schema))
-        completion = SqliteCompletionWriter(sql.jobs, SqliteInserter(sql.jobs))
+        completion = SqliteCompletionWriter(sql.jobs, sql.limits, SqliteInserter(sql.jobs, sql.limits))
         return cls(
             sql=sql,
             path=path,

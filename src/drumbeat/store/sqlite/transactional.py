@@ -47,10 +47,10 @@ class SqliteTransactional:
         self._clock = clock
         self._disk_space = disk_space
         self._inode: tuple[int, int] | None = None
-        sql = self._job_sql = statements(namespace).jobs
-        self._step_sql = statements(namespace).steps
-        self._inserter = SqliteInserter(sql)
-        self._completion = SqliteCompletionWriter(sql, self._inserter)
+        sql = statements(namespace)
+        self._job_sql, self._step_sql = sql.jobs, sql.steps
+        self._inserter = SqliteInserter(sql.jobs, sql.limits)
+        self._completion = SqliteCompletionWriter(sql.jobs, sql.limits, self._inserter)
 
     def check_connection(self, conn: Any, *, sync: bool) -> None:
         detect_kind(conn, SUPPORTED_KINDS, sync=sync)

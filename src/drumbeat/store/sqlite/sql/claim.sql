@@ -2,12 +2,13 @@
 -- step for each row would wait for it each time.
 
 -- name: pick
--- The next jobs of a queue, and whether releases are left. Priority by priority, each a range of the claim index: future jobs are never stepped over.
-SELECT json_group_array(seq), EXISTS (SELECT 1 FROM drumbeat_release)
+-- The next jobs of a queue that are in no lane, whether releases are left, and whether it has lines. Priority by priority, each a range of the claim index: future jobs are never stepped over.
+SELECT json_group_array(seq), EXISTS (SELECT 1 FROM drumbeat_release), EXISTS (SELECT 1 FROM drumbeat_line WHERE queue = :queue)
   FROM (SELECT job.seq
           FROM drumbeat_level AS level
          CROSS JOIN drumbeat_job AS job
          WHERE job.queue = :queue
+           AND job.lane = ''
            AND job.priority = level.priority
            AND job.run_at <= :now
            AND job.state = 'pending'
@@ -18,7 +19,8 @@ SELECT json_group_array(seq), EXISTS (SELECT 1 FROM drumbeat_release)
          LIMIT :limit);
 
 -- name: has_releases
-SELECT EXISTS (SELECT 1 FROM drumbeat_release);
+-- And whether there are lines.
+SELECT EXISTS (SELECT 1 FROM drumbeat_release), EXISTS (SELECT 1 FROM drumbeat_line);
 
 -- name: pick_unblocked
 -- The next blocked jobs that this worker can take.
@@ -34,6 +36,7 @@ SELECT json_group_array(seq)
            AND job.queue = queue.value
            AND job.priority = level.priority
            AND job.run_at <= :now
+           AND (job.lane <> '') = :in_lanes
            AND job.blocked_on IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value)
            AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
@@ -68,6 +71,7 @@ SELECT json_group_array(json_array({{claimed from job}}))
 SELECT min((SELECT job.run_at
               FROM drumbeat_job AS job
              WHERE job.queue = queue.value
+               AND job.lane = ''
                AND job.priority = level.priority
                AND job.run_at > :after
                AND job.run_at < 9e18
@@ -87,6 +91,7 @@ SELECT json_group_array(seq)
          CROSS JOIN drumbeat_level AS level
          CROSS JOIN drumbeat_job AS job
          WHERE job.queue = queue.value
+           AND job.lane = ''
            AND job.priority = level.priority
            AND job.run_at > 9e18
            AND job.state = 'pending'

@@ -45,6 +45,7 @@ SELECT json_group_array(json_array(known.name, running, waiting, oldest_due, pau
                        (SELECT min(job.run_at)
                           FROM drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
                          WHERE job.queue = lined.queue
+                           AND job.lane = ''
                            AND job.priority = level.priority
                            AND job.run_at <= :now
                            AND job.state = 'pending'
@@ -52,6 +53,11 @@ SELECT json_group_array(json_array(known.name, running, waiting, oldest_due, pau
                   FROM lined
                  CROSS JOIN drumbeat_level AS level
                  WHERE queue IS NOT NULL
+                 UNION ALL
+                SELECT queue, 0, 0, min(head_at)
+                  FROM drumbeat_lane
+                 WHERE head_at <= :now
+                 GROUP BY queue
                  UNION ALL
                 SELECT queue, 0, count(*), NULL
                   FROM drumbeat_job
@@ -154,7 +160,7 @@ SELECT json_group_array(json_array(instance, term, since, until))
    AND until > :now;
 
 -- name: ahead
--- In the order of claims, priority by priority, so that future jobs of a more urgent priority are never stepped over. The plus sign
+-- In the order of claims, among the jobs of its lane, or of none, priority by priority, so that future jobs of a more urgent priority are never stepped over. The plus sign
 -- keeps SQLite from scanning all priorities at once.
 SELECT count(*)
   FROM (SELECT 1
@@ -162,6 +168,7 @@ SELECT count(*)
          CROSS JOIN drumbeat_job AS job
          WHERE +level.priority < :priority
            AND job.queue = :queue
+           AND job.lane = :lane
            AND job.priority = level.priority
            AND job.run_at <= :now
            AND job.state = 'pending'
@@ -170,6 +177,7 @@ SELECT count(*)
         SELECT 1
           FROM drumbeat_job AS job
          WHERE job.queue = :queue
+           AND job.lane = :lane
            AND job.priority = :priority
            AND job.run_at <= :now
            AND (job.run_at, job.id) < (:run_at, :id)

@@ -169,24 +169,33 @@ SELECT json_group_array(id)
          LIMIT :limit);
 
 -- name: _due
--- In all queues that have jobs in the claim index, or the given one; one seek for each.
-  WITH RECURSIVE known (queue) AS (
-       SELECT ifnull(:queue, (SELECT min(queue)
-                                FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
-                               WHERE state = 'pending' AND blocked_on IS NULL))
-        UNION ALL
-       SELECT (SELECT min(job.queue)
+-- In all queues and lanes that have jobs in the claim index, or those of the given queue; one seek for each.
+  WITH RECURSIVE known (queue, lane) AS (
+       SELECT *
+         FROM (SELECT job.queue, job.lane
                  FROM drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
+                WHERE job.queue >= ifnull(:queue, '') AND job.state = 'pending' AND job.blocked_on IS NULL
+                ORDER BY job.queue, job.lane
+                LIMIT 1)
+        UNION ALL
+       SELECT job.queue, job.lane
          FROM known
-        WHERE known.queue IS NOT NULL
-          AND :queue IS NULL)
+         JOIN drumbeat_job AS job
+           ON job.seq = (SELECT following.seq
+                           FROM drumbeat_job AS following INDEXED BY drumbeat_job_for_claim
+                          WHERE (following.queue, following.lane) > (known.queue, known.lane)
+                            AND following.state = 'pending'
+                            AND following.blocked_on IS NULL
+                          ORDER BY following.queue, following.lane
+                          LIMIT 1))
 SELECT json_group_array(id)
   FROM (SELECT job.id
           FROM known
          CROSS JOIN drumbeat_level AS level
          CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-         WHERE job.queue = known.queue
+         WHERE known.queue = ifnull(:queue, known.queue)
+           AND job.queue = known.queue
+           AND job.lane = known.lane
            AND job.priority = level.priority
            AND job.run_at {{here}} :now
            AND job.state = 'pending'

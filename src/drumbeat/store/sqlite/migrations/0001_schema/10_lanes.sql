@@ -36,6 +36,7 @@ CREATE TABLE drumbeat_lane (
     concurrency INTEGER NOT NULL DEFAULT 2147483647,
     own_bounds  TEXT,
     own_weight  INTEGER,
+    used_at     INTEGER NOT NULL DEFAULT 0,
     ready_at    INTEGER AS (CASE WHEN running < concurrency THEN max(head_at, turn_at, open_at) END),
     PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
