@@ -1,5 +1,6 @@
-"""Limits on Redis: lines, lanes and what stands over them. The contract is in `store.protocol.limits`; what enqueues, claims and ends do
-to lanes is in lua/_lanes.lua and lua/_lane_claim.lua.
+"""Limits on Redis: lines, lanes and what stands over them. The contract is in `store.protocol.limits`.
+
+What enqueues, claims and ends do to lanes is in lua/_lanes.lua and lua/_lane_claim.lua.
 """
 
 from collections.abc import Iterable, Sequence
@@ -197,28 +198,29 @@ def _parse_starts(text: bytes | None) -> list[tuple[int, int]]:
 def _decode_line(queue: bytes, name: bytes, values: Sequence[bytes | None]) -> _StoredLine:
     """One that cannot be read counts as one that was never declared: the next program that starts declares it anew."""
     row = {field: value for field, value in zip(_FIELDS, values, strict=False) if value}
-    names = {"queue": queue.decode(), "name": name.decode()}
-    texts = {field: row[field].decode() for field in ("changed_by", "reason", "revision") if field in row}
-    counts: dict[str, Any] = {
+    facts: dict[str, Any] = {
+        "queue": queue.decode(),
+        "name": name.decode(),
         "version": int_or_zero(row.get("version")),
         "running": int_or_zero(row.get("running")),
         "starts": _parse_starts(row.get("starts")),
+        "revision": row.get("revision", b"").decode(),
         "is_reordering": row.get("reordering") == b"1",
     }
     try:
         return _StoredLine(
-            **names,
-            **texts,
-            **counts,
+            **facts,
             policy=_decode_policy(row["policy"]) if "policy" in row else None,
             declared=_decode_policy(row["declared"]) if "declared" in row else LinePolicy(),
             override=_decode_change(row["override"]) if "override" in row else None,
             changed_at=int_or_zero(row["changed_at"]) if "changed_at" in row else None,
+            changed_by=row["changed_by"].decode() if "changed_by" in row else None,
+            reason=row["reason"].decode() if "reason" in row else None,
         )
     except (ValueError, msgspec.DecodeError) as error:
-        text = row.get("policy", b"")
-        log_faults("line", f"{names['queue']}:{names['name']}", [("policy", explain_fault("policy", text, error))])
-        return _StoredLine(**names, **counts, revision=texts.get("revision", ""))
+        faults = [("policy", explain_fault("policy", row.get("policy", b""), error))]
+        log_faults("line", f"{facts['queue']}:{facts['name']}", faults)
+        return _StoredLine(**facts)
 
 
 def _to_info(line: _StoredLine, now: int) -> LineInfo:
