@@ -41,12 +41,12 @@ every call, so no script runs on half of the keys.
     parked_requests      hash     instance -> what its last parked claim asks for
 
   Limits (formats in lua/_lanes.lua). <line> is <queue>, NUL and the line's name; <lane> is that, a space and the group
-    lane_due:<lane>:<p>  zset     id -> run_at (µs), or where the line has an order, the place in it (µs): pending jobs of a lane
+    lane_due:<lane>:<p>  zset     id -> run_at (µs), or where the line has an order, the place in it: pending jobs of a lane
                                   that are not blocked, due and future
     lane_later:<queue>   zset     id -> run_at (µs): pending jobs of lanes that were due later when they entered; an entry whose
                                   time has come means nothing
     lane_pending         hash     queue -> number of its pending jobs in lanes that are not blocked
-    lane_places          hash     id -> place in the order of its lane (µs), of live jobs that were replayed; else it is created_at
+    lane_places          hash     id -> place in the order of its lane (µs), of live jobs that were replayed; else created_at
     lane_queues          set      queues that have or had lanes or lines. If it is absent, nothing else is asked
     lines:<queue>        zset     name -> 0: the lines of a queue that were declared or have lanes, by name
     line:<line>          hash     policy, declared, override (JSON), rule (what claims need of the policy), version,
