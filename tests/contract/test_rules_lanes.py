@@ -39,6 +39,7 @@ from tests.contract.rules import load
 CASES = 60
 ROUNDS = 12
 GROUPS = ("", "a", "b c", "d", "é")
+KINDS = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.RELEASED, OutcomeKind.DEAD)
 
 
 @pytest.fixture(params=ENGINES if os.environ.get("DRUMBEAT_FULL") else NEWEST)
@@ -174,15 +175,16 @@ async def add_some(store: Store, random: Random, model: QueueModel, first: int) 
 
 
 async def end_some(store: Store, random: Random, model: QueueModel, instance: InstanceId) -> None:
-    for id in sorted(model.running):
-        if random.random() < 0.5:
-            _, job = model.running[id]
-            kind = random.choice([OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.RELEASED, OutcomeKind.DEAD])
-            await finish(store, instance, job, kind=kind, delay=random.choice([0, HOUR]))
-            lane = model.leave(id)
-            if kind in (OutcomeKind.RETRY, OutcomeKind.RELEASED):
-                run_at = to_us((await load(store, [id]))[id].run_at)
-                model.enter(lane, PendingJob(job.priority, run_at, id))
+    ended = [job for _, (_, job) in sorted(model.running.items()) if random.random() < 0.5]
+    kinds = [random.choice(KINDS) for _ in ended]
+    for kind in KINDS:
+        jobs = [job for job, its in zip(ended, kinds, strict=True) if its is kind]
+        await finish(store, instance, *jobs, kind=kind, delay=random.choice([0, HOUR]))
+    records = await load(store, [job.id for job in ended])
+    for job, kind in zip(ended, kinds, strict=True):
+        lane = model.leave(job.id)
+        if kind in (OutcomeKind.RETRY, OutcomeKind.RELEASED):
+            model.enter(lane, PendingJob(job.priority, to_us(records[job.id].run_at), job.id))
 
 
 def check_claim(model: QueueModel, answer: ClaimResult, limit: int, slots: int, case: object) -> None:
