@@ -103,13 +103,14 @@ class RedisLimits:
         return groups[:limit]
 
     async def sweep(self, idle_before: int, limit: int) -> tuple[int, int]:
-        left, deleted, corrected = limit, 0, 0
+        left, deleted, corrected, is_round = limit, 0, 0, False
         while left > 0:
+            is_round = is_round or not any(self._swept_to)
             some = min(left, _LANES_PER_CALL)
             looked, gone, wrong, *following = await self._pool.run("sweep_lanes", idle_before, some, *self._swept_to)
             self._swept_to = tuple(following)
             left, deleted, corrected = left - looked, deleted + gone, corrected + wrong
-            if not any(following):
+            if is_round and not any(following):
                 break
         for line in (await self._load(()))[0]:
             if line.is_reordering:  # whoever began is gone

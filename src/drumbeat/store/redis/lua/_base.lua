@@ -240,3 +240,7 @@ local function format_live_state(more)
     more.blocked_since and us(more.blocked_since) or '', parents, more.error, more.blocked_on)
     .. (more.suspended and '\n' .. more.suspended or '')
 end
+
+-- All that follows is put into a function of its own (scripts.py). A function that uses a local of the script makes Lua walk over all
+-- used locals above it, so the script's start cost 74 µs instead of 43; and a function has at most 200 locals.
+-- inner

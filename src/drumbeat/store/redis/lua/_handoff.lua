@@ -100,32 +100,32 @@ hand_off = function(claims, ids, given)
 end
 
 -- Gives jobs of lanes that this script has made ready to parked claims: few, because their size is not known before. The rest is
--- announced.
+-- announced. Called before flush_effects, once everything else is written.
 local MAX_GIVEN_OF_LANES = 8
-local function serve_from_lanes(claim, ready)
-  claim.lanes_left, claim.places = MAX_LANES, {}
-  local picked, limit = {}, math.min(claim.limit, MAX_GIVEN_OF_LANES)
-  for queue in pairs(ready) do
-    if #picked < limit and find(claim.queues, '\n' .. queue .. '\n', 1, true) then
-      claims_of_lanes().pick(queue, limit - #picked, claim, picked)
-    end
-  end
-  local ids, bodies, mores = assign_jobs(claim.instance, picked, claim.places)
-  local sizes, texts = {}, {}
-  for i, id in ipairs(ids) do
-    sizes[i] = #bodies[i] .. (mores[i] and '+' .. #mores[i] or '')
-    append(texts, id, bodies[i], mores[i] or '')
-  end
-  if #ids > 0 then
-    answer_claim(claim, sizes, texts)
-  end
-end
-
--- Called before flush_effects, once everything else is written.
 serve_parked_claims = function()
   if not lane_effects or call('EXISTS', P .. 'parked_claims') == 0 then
     return
   end
+
+  local function serve_from_lanes(claim, ready)
+    claim.lanes_left, claim.places = MAX_LANES, {}
+    local picked, limit = {}, math.min(claim.limit, MAX_GIVEN_OF_LANES)
+    for queue in pairs(ready) do
+      if #picked < limit and find(claim.queues, '\n' .. queue .. '\n', 1, true) then
+        claims_of_lanes().pick(queue, limit - #picked, claim, picked)
+      end
+    end
+    local ids, bodies, mores = assign_jobs(claim.instance, picked, claim.places)
+    local sizes, texts = {}, {}
+    for i, id in ipairs(ids) do
+      sizes[i] = #bodies[i] .. (mores[i] and '+' .. #mores[i] or '')
+      append(texts, id, bodies[i], mores[i] or '')
+    end
+    if #ids > 0 then
+      answer_claim(claim, sizes, texts)
+    end
+  end
+
   local function ready_queues()
     local ready, any_paused = {}, exists('paused')
     for queue, at in pairs(lanes().news()) do

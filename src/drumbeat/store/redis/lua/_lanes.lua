@@ -183,7 +183,7 @@ local function lanes()
     end
     for queue, delta in pairs(pending) do
       -- A damaged counter starts again.
-      if delta ~= 0 and (safe_read('HINCRBY', P .. 'lane_pending', queue, us(delta)) or 0) <= 0 then
+      if delta ~= 0 and safe_write('HINCRBY', P .. 'lane_pending', queue, us(delta)) <= 0 then
         call('HDEL', P .. 'lane_pending', queue)
       end
     end
