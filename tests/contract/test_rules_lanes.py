@@ -7,6 +7,7 @@ test_lanes_model.py: there the next look may be too early, which these compariso
 import os
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -166,7 +167,12 @@ async def add_some(store: Store, random: Random, model: QueueModel, first: int) 
     for number in range(random.randint(0, 12)):
         line, group = random.choice(list(model.lines)), random.choice(GROUPS)
         run_at = first + number + (0 if random.random() < 0.8 else 4 * 10**15)
-        options = {"queue": model.queue, "group": group, "lane": lane_name(line, group), "run_at": run_at}
+        options: dict[str, Any] = {
+            "queue": model.queue,
+            "group": group,
+            "lane": lane_name(line, group),
+            "run_at": run_at,
+        }
         job = new_job(priority=random.choice([0, 5, 5, 9]), **options)
         model.enter(job.lane, PendingJob(job.priority, run_at, job.id))
         jobs.append(job)
