@@ -88,7 +88,7 @@ end
 
 -- As pop_due, also from lanes: plain jobs and each line take turns.
 local function pop_queue(queue, wanted, picked, claim)
-  local lines = has_lanes() and call('ZCARD', P .. 'lines:' .. queue) or 0
+  local lines = has_lanes() and #lanes().lines_of(queue) or 0
   if lines == 0 then
     return pop_due(queue, wanted, picked)
   end

@@ -103,7 +103,7 @@ end
 -- announced. Called before flush_effects, once everything else is written.
 local MAX_GIVEN_OF_LANES = 8
 serve_parked_claims = function()
-  if not lane_effects or call('EXISTS', P .. 'parked_claims') == 0 then
+  if not lane_effects then
     return
   end
 

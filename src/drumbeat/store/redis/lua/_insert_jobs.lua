@@ -110,6 +110,15 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
       add_key(key_field(template.flag, template.task, keys[i]), id)
     end
   end
+  local places, queues = {}, {}
+  for _, line in pairs(lines) do
+    if line.template.lane then
+      places[#places + 1] = {line.template.queue, line.template.lane}
+    end
+  end
+  if #places > 1 then
+    lanes().prepare(places)
+  end
   for key, line in pairs(lines) do
     local template = line.template
     if template.lane then
@@ -121,7 +130,10 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
   record_children(children)
   record_members(members)
   for template, n in pairs(tasks) do
-    call('SADD', P .. 'queues', template.queue)
+    if not queues[template.queue] then
+      queues[template.queue] = true
+      call('SADD', P .. 'queues', template.queue)
+    end
     if template.lane then
       note_lanes(template.queue)
     end

@@ -19,7 +19,7 @@ local function lanes()
     return lane_tools
   end
   local rules, tools, lines, known, pending = lane_rules(), {}, {}, {}, {}
-  local NO_LIMIT = rules.NO_LIMIT
+  local NO_LIMIT, may_add, names_of = rules.NO_LIMIT, false, {}
   lane_tools = tools
   -- How long a line gives nothing while its jobs get another order.
   local REORDERING_US = 50000
@@ -69,20 +69,17 @@ local function lanes()
     end
     return {
       running = tonumber(running), head_at = tonumber(head_at), turn_at = tonumber(turn_at), open_at = tonumber(open_at),
-      starts = parse_starts(starts), credit = tonumber(credit), levels = tonumber(levels) % 1024,
+      starts = starts ~= '' and parse_starts(starts) or {}, credit = tonumber(credit), levels = tonumber(levels) % 1024,
       concurrency = tonumber(concurrency) or NO_LIMIT, own_weight = tonumber(weight), used_at = tonumber(used_at),
-      own_bounds = parse_bounds(own) or nil,
+      own_bounds = own ~= '' and parse_bounds(own) or nil,
     }
   end
 
   local function format_lane(lane)
-    local function text(number)
-      return number and us(number) or ''
-    end
-    return us(lane.running) .. ',' .. text(lane.head_at) .. ',' .. us(lane.turn_at) .. ',' .. us(lane.open_at) .. ','
-      .. us(lane.credit) .. ',' .. us(lane.levels) .. ',' .. (lane.concurrency < NO_LIMIT and us(lane.concurrency) or '') .. ','
-      .. text(lane.own_weight) .. ',' .. us(lane.used_at) .. '\n' .. format_starts(lane.starts) .. '\n'
-      .. (lane.own_bounds and format_bounds(lane.own_bounds) or '')
+    return format('%.0f,%s,%.0f,%.0f,%.0f,%.0f,%s,%s,%.0f\n%s\n%s', lane.running, lane.head_at and us(lane.head_at) or '', lane.turn_at,
+      lane.open_at, lane.credit, lane.levels, lane.concurrency < NO_LIMIT and us(lane.concurrency) or '',
+      lane.own_weight and us(lane.own_weight) or '', lane.used_at, lane.starts[1] and format_starts(lane.starts) or '',
+      lane.own_bounds and format_bounds(lane.own_bounds) or '')
   end
 
   function tools.line(queue, name)
@@ -129,7 +126,21 @@ local function lanes()
   local function find(queue, lane)
     local name, group = split(lane)
     local line = tools.line(queue, name)
-    return line, tools.read_lanes(line, {group})[1]
+    return line, line.lanes[group] or tools.read_lanes(line, {group})[1]
+  end
+
+  -- Reads lanes that will be needed, together. places: a list of {queue, lane}.
+  function tools.prepare(places)
+    local groups = {}
+    for _, place in ipairs(places) do
+      local name, group = split(place[2])
+      local line = tools.line(place[1], name)
+      groups[line] = groups[line] or {}
+      groups[line][#groups[line] + 1] = group
+    end
+    for line, its in pairs(groups) do
+      tools.read_lanes(line, its)
+    end
   end
 
   -- A changed lane is written at the end, or before a claim looks.
@@ -140,30 +151,37 @@ local function lanes()
 
   -- The only function that writes lanes.
   function tools.write_lanes(line)
-    local texts, ready, gone, new = {}, {}, {}, {}
+    local texts, ready, gone, new, n, m = {}, {}, {}, {}, 0, 0
     for group, lane in pairs(line.changed) do
-      append(texts, group, format_lane(lane))
+      texts[n + 1], texts[n + 2] = group, format_lane(lane)
+      n = n + 2
       local at = rules.ready_at(lane)
       if at and (at ~= lane.entry or lane.is_damaged) then
-        append(ready, us(at), group)
+        ready[m + 1], ready[m + 2] = us(at), group
+        m = m + 2
       elseif not at and (lane.entry or lane.is_damaged) then
         gone[#gone + 1] = group
       end
       if lane.is_new then
-        append(new, '0', group)
+        new[#new + 1] = '0'
+        new[#new + 1] = group
       end
       lane.entry, lane.is_new, lane.is_damaged = at, false, false
     end
     if #texts == 0 then
       return
     end
-    allow_adding_when_full()  -- an enqueue was refused before
+    if not may_add then
+      allow_adding_when_full()  -- an enqueue was refused before
+      may_add = true
+    end
     bulk('HSET', P .. 'lane:' .. line.id, texts)
     bulk('ZADD', P .. 'ready:' .. line.id, ready)
     bulk('ZREM', P .. 'ready:' .. line.id, gone)
     if #new > 0 then
       bulk('ZADD', P .. 'lanes:' .. line.id, new)
       safe_write('ZADD', P .. 'lines:' .. line.queue, 0, line.name)
+      names_of[line.queue] = nil
       safe_write('SADD', P .. 'lane_queues', line.queue)
     end
     line.changed = {}
@@ -172,6 +190,11 @@ local function lanes()
   function tools.write()
     for _, line in ipairs(known) do
       tools.write_lanes(line)
+    end
+  end
+
+  local function write_counts()
+    for _, line in ipairs(known) do
       if line.delta ~= 0 then
         safe_read('HINCRBY', P .. 'line:' .. line.id, 'running', us(line.delta))
         line.delta = 0
@@ -260,7 +283,8 @@ local function lanes()
   end
 
   function tools.lines_of(queue)
-    return safe_read('ZRANGE', P .. 'lines:' .. queue, 0, -1) or {}
+    names_of[queue] = names_of[queue] or safe_read('ZRANGE', P .. 'lines:' .. queue, 0, -1) or {}
+    return names_of[queue]
   end
 
   -- When a line may give a job: 0 now, nil not before a run ends.
@@ -316,6 +340,7 @@ local function lanes()
   end
 
   lane_effects = function()
+    write_counts()
     for _, at in pairs(tools.news()) do
       wake_at(math.max(at, now))
     end

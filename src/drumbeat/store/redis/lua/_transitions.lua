@@ -94,7 +94,7 @@ local start_next = nil
 -- Removes a job from the live ones: frees its key and starts the next job of its schedule.
 local function remove_from_live(job)
   call('HDEL', P .. 'live_state', job.id)
-  if job.lane then
+  if job.lane and job.more.replays > 0 then
     call('HDEL', P .. 'lane_places', job.id)
   end
   local schedule = job.flag == '-' and schedule_name_of(job.body)

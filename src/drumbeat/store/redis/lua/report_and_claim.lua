@@ -44,7 +44,7 @@ end
 
 local lane_places = {}
 for i = 1, tonumber(arg()) do
-  lane_places[i] = arg() .. '\0' .. arg()
+  lane_places[i] = {arg(), arg()}
 end
 
 -- Successes, one group at a time.
@@ -65,26 +65,31 @@ local function end_tail_of(i, id, body, mores, progress, cancels)
 end
 
 -- The lanes of runs: by their numbers, or from their bodies.
-local function leave_lanes(ids, bodies, lane_numbers)
+local function leave_lanes(ids, bodies, mores, lane_numbers)
   if not lane_numbers and not (bodies and has_lanes()) then
     return
   end
-  local ended = {}
+  local ended, places = {}, {}
   for i = 1, #ids do
     local place = lane_numbers and lane_places[tonumber(lane_numbers[i])]
     local body = not place and bodies and bodies[i]
     local lane = body and lane_of(body)
     local _, queue = match(lane and body or '', HEADER_PATTERN)
-    place = place or queue and queue .. '\0' .. lane
+    place = place or queue and {queue, lane}
     if place then
+      places[#places + 1] = not ended[place] and place or nil
       ended[place] = (ended[place] or 0) + 1
     end
   end
-  for place, number in pairs(ended) do
-    local queue, lane = match(place, '^(%Z*)%z(.*)$')
-    lanes().leave(queue, lane, number)
+  if #places > 0 then
+    lanes().prepare(places)
   end
-  bulk('HDEL', P .. 'lane_places', ids)
+  for place, number in pairs(ended) do
+    lanes().leave(place[1], place[2], number)
+  end
+  if mores then  -- as of all that were replayed
+    bulk('HDEL', P .. 'lane_places', ids)
+  end
 end
 
 -- Moves runs that have left `held` to history. A given task means that all are of that task, have no key and no schedule, so that
@@ -98,7 +103,7 @@ local function succeed(ids, records, task, lane_numbers)
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
   release_succeeded(ids, records, task, bodies, mores)
-  leave_lanes(ids, bodies, lane_numbers)
+  leave_lanes(ids, bodies, mores, lane_numbers)
   local tasks, ended, n, of_schedules = {}, {}, 0, {}
   for_each_bucket(ids, function(name, first, last)
     local list, m = {}, 0
