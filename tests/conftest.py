@@ -4,10 +4,14 @@
 time overrides the fixture `clock`.
 """
 
+import asyncio
+import functools
 import gc
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -31,8 +35,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]
+POSTGRES = postgres.Databases(18, in_memory=True)
 SERVERS: dict[str, postgres.Databases | redis.Databases] = {
-    "postgres": postgres.Databases(18, in_memory=True),
+    "postgres": POSTGRES,
     "postgres16": postgres.Databases(16, in_memory=True),
     **{kind: redis.Databases(kind) for kind in redis.kinds()},
 }
@@ -111,11 +116,28 @@ def pytest_sessionfinish() -> None:
 
 
 def fresh_url(engine: str, folder: Path) -> str:
-    """The URL of an empty database; PostgreSQL's have their tables."""
+    """The URL of an empty database; those of SQL have their tables. On SQLite: one for each folder."""
     engine, _ = PAIRS.get(engine, (engine, None))
     if engine in SERVERS:
         return SERVERS[engine].fresh_url()
-    return f"sqlite:///{folder / 'test.db'}"
+    file = folder / "test.db"
+    if not file.exists():  # it is the same for all who ask with this folder
+        file.write_bytes(sqlite_file())
+    return f"sqlite:///{file}"
+
+
+@functools.cache
+def sqlite_file() -> bytes:
+    """An empty database as its first store leaves it: to make the tables took two thirds of opening one."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
+        file = Path(folder) / "test.db"
+
+        async def make() -> None:
+            await (await open_store(f"sqlite:///{file}")).close()
+
+        # In a thread of its own: fixtures are called with and without a loop.
+        thread.submit(lambda: asyncio.run(make())).result()
+        return file.read_bytes()
 
 
 async def open_fresh(engine: str, folder: Path, *, clock: Clock = SYSTEM) -> Store:

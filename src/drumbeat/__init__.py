@@ -41,7 +41,7 @@ from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.step_calls import Suspended, current_step
-from drumbeat.tasks import Call
+from drumbeat.tasks import Call, Limit
 from drumbeat.workflow_handle import SyncWorkflowHandle, WorkflowHandle
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "JobsDone",
     "LeaderChanged",
     "LeaseLost",
+    "Limit",
     "LockInfo",
     "LoopBlocked",
     "NewJob",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from drumbeat.settings import Settings
     from drumbeat.store.protocol import Store
     from drumbeat.tasks import Registry, Room, Task
+    from drumbeat.tasks.limits import DeclaredQueue
     from drumbeat.worker.protocols import WorkerController
     from drumbeat.workflow_handle import WorkflowHandle
 
@@ -40,6 +41,11 @@ class Enqueuer(Protocol):
 
     @property
     def codec(self) -> JsonCodec: ...
+
+    @property
+    def queue_policies(self) -> Mapping[str, DeclaredQueue]:
+        """The policies of queues that stand over their jobs."""
+        ...
 
     def register(self, task: Task[..., Any]) -> None: ...
 

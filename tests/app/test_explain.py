@@ -312,7 +312,7 @@ async def test_a_lock_that_a_handler_waits_for_is_found(app: Drumbeat) -> None:
         async with app.lock("sweep"):
             pass
 
-    async with app.lock("sweep"), run_worker(app):
+    async with run_worker(app), app.lock("sweep"):
         job = await sweep.enqueue()
         expected = ["lock", "running"]
 
@@ -322,7 +322,6 @@ async def test_a_lock_that_a_handler_waits_for_is_found(app: Drumbeat) -> None:
         await until(found)
         reason = (await app.jobs.explain(job.id)).reasons[0]
         assert (reason.facts["lock"], reason.facts["place"]) == ("sweep", 1)
-        # The worker drains when this block is left: its job must not wait for the lock of the test until then.
         await job.cancel()
         await app.jobs.wait(job.id, timeout=10)
 

@@ -25,9 +25,15 @@ from drumbeat import Drumbeat, RetryLater, SkipRetry, Snooze
 from drumbeat.context import Aborted, AbortReason
 from drumbeat.events import JobFinished
 from drumbeat.tasks import Call
+from drumbeat.worker import event_loop, shutdown
 from tests.apps import journal
 
 app = Drumbeat()
+
+HASTE = "RUDE_HASTE"
+if HASTE in os.environ:
+    # A worker waits 5 s, once or several times, for what handlers have left behind and what does not end.
+    event_loop.LEFTOVERS_TIMEOUT = shutdown.INTERRUPT_TIMEOUT = 1.0
 
 LEFT_BEHIND: list[Any] = []
 LOOP: list[asyncio.AbstractEventLoop] = []

@@ -53,6 +53,11 @@ async def give_back(store: Store, instance: InstanceId, *jobs: ClaimedJob) -> No
     await exchange(store, instance, released)
 
 
+def released_into(lane: str, job: ClaimedJob) -> Outcome:
+    """As a claim of a job that belongs into another lane."""
+    return Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED, lane=lane)
+
+
 async def groups_of(store: Store, line: str = "greet", queue: str = "default") -> dict[str, tuple[int, int]]:
     """Waiting and running jobs of each group."""
     return {each.group: (each.waiting, each.running) for each in await store.limits.list_groups(queue, line)}

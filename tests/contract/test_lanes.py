@@ -7,6 +7,7 @@ from drumbeat.core.claim import ClaimedJob, blocked_on_task
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.limits import Bounds, LineChange
+from drumbeat.core.schedule import Overlap
 from drumbeat.core.step import StepKind
 from drumbeat.core.suspension import Suspension
 from drumbeat.ids import JobId
@@ -22,9 +23,11 @@ from tests.contract.lanes import (
     give_back,
     groups_of,
     lane_job,
+    released_into,
     take,
 )
 from tests.contract.making import HOUR, add, exchange, ids, new_job, outcome, worker
+from tests.contract.scheduling import fire, got, new_schedule, put
 
 TWO, ONE = Bounds(2), Bounds(1)
 
@@ -309,6 +312,101 @@ async def test_jobs_under_limits_are_claimed_for_free_slots_only(store: Store) -
     assert len(await take(store, instance, slots=2)) == 2
     answer = await ask(store, instance, slots=10)
     assert (len(answer.jobs), answer.has_limited) == (3, False)
+
+
+async def test_a_claim_that_plain_jobs_fill_says_that_jobs_under_limits_wait_for_slots(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, each=Bounds(10))
+    await add(store, *(new_job(task="plain") for _ in range(10)))
+    answer = await ask(store, instance, limit=2, slots=0)
+    assert (len(answer.jobs), answer.has_limited) == (2, False)
+    await add_jobs(store, "a", 1)
+    answer = await ask(store, instance, limit=2, slots=0)
+    assert ([job.task for job in answer.jobs], answer.has_limited) == (["plain"] * 2, True)
+    answer = await ask(store, instance, limit=4, slots=1)
+    assert (sorted(job.task for job in answer.jobs), answer.has_limited) == (
+        ["greet", "plain", "plain", "plain"],
+        False,
+    )
+
+
+async def test_a_job_that_is_released_into_a_lane_waits_there_under_its_limits(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, each=ONE)
+    [plain] = await add(store, new_job(group="a"))
+    [job] = await take(store, instance)
+    assert (job.group, job.lane) == ("a", "")
+    [other] = await add_jobs(store, "a", 1)
+    [running] = await take(store, instance)
+    assert (running.id, running.group, running.lane) == (other, "a", "greet a")
+    await exchange(store, instance, [released_into("greet a", job)])
+    found = await get_job(store, plain)
+    assert (found.state, found.lane, found.attempt, found.error) == (JobState.PENDING, "greet a", 1, None)
+    assert await store.inspect.get_attempts([plain]) == {plain: []}
+    assert await take(store, instance) == [], "the lane is full"
+    assert await groups_of(store) == {"a": (1, 1)}
+    await finish(store, instance, running)
+    [again] = await take(store, instance)
+    assert (again.id, again.lane) == (plain, "greet a")
+    assert await groups_of(store) == {"a": (0, 1)}
+
+
+async def test_a_job_that_moves_to_another_lane_gives_back_the_room_of_its_own(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, "greet", each=ONE, whole=ONE)
+    await declare(store, "", each=ONE, whole=Bounds(2))
+    [first, second] = await add_jobs(store, "a", 2, line="")
+    [job] = await take(store, instance)
+    assert job.id == first
+    await exchange(store, instance, [released_into("greet b", job)])
+    found = await get_job(store, first)
+    assert (found.group, found.lane) == ("b", "greet b"), "the group is that of the lane"
+    both = await take(store, instance)
+    assert {each.id: each.lane for each in both} == {first: "greet b", second: " a"}
+    assert (await groups_of(store), await groups_of(store, "")) == ({"b": (0, 1)}, {"a": (0, 1)})
+    await finish(store, instance, *both)
+    lines = await store.limits.list_lines()
+    assert {line.line: line.running for line in lines} == {"": 0, "greet": 0}
+
+
+async def test_a_job_that_moves_out_of_its_lane_is_a_plain_one_again(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, each=ONE)
+    [first] = await add_jobs(store, "a", 1)
+    [job] = await take(store, instance)
+    await exchange(store, instance, [released_into("", job)])
+    [again] = await take(store, instance)
+    assert (again.id, again.lane) == (first, "")
+    assert await groups_of(store) == {"a": (0, 0)}
+
+
+async def test_jobs_that_are_released_into_a_lane_with_an_order_get_their_place_by_age(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, order="hold")
+    first = await add(store, new_job(priority=9))
+    [later] = await add_jobs(store, "a", 1)
+    taken = {job.id: job for job in await take(store, instance)}
+    await exchange(store, instance, [released_into("greet a", taken[first[0]])])
+    await give_back(store, instance, taken[later])
+    done = []
+    while jobs := await take(store, instance):
+        done += ids(jobs)
+        await finish(store, instance, *jobs)
+    assert done == [*first, later]
+
+
+async def test_a_schedule_gives_its_jobs_their_group_and_lane(store: Store) -> None:
+    instance = await worker(store)
+    await declare(store, each=ONE)
+    schedule = new_schedule(overlap=Overlap.ALLOW, task="greet", group="a", lane="greet a")
+    await put(store, schedule)
+    assert (await got(store)).definition == schedule
+    fired = await fire(store, schedule.name, 1, 2)
+    [job] = await take(store, instance)
+    assert (job.id in fired.jobs, job.group, job.lane) == (True, "a", "greet a")
+    assert await take(store, instance) == []
+    await finish(store, instance, job)
+    assert len(await take(store, instance)) == 1
 
 
 async def test_jobs_of_a_fair_line_without_limits_may_be_claimed_ahead(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Limits against a pure model: random calls, and after each claim every limit holds, the right jobs of each lane were taken, and
+"""Limits against a pure model: random calls; after each claim every limit holds, the right jobs of each lane were taken, and
 none that could be claimed is left beside free places.
 
 Time is left out but for rates: jobs are due at once or not for an hour.

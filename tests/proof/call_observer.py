@@ -151,7 +151,14 @@ class CallObserver:
         call = RecordedCall(self._sink, ClaimPerformed(node=node, start=self._time()))
         answer = await real(instance, outcomes, request)
         jobs = tuple(
-            ClaimedRef(job=str(job.id), token=job.token, run_at=job.run_at, queue=job.queue, priority=job.priority)
+            ClaimedRef(
+                job=str(job.id),
+                token=job.token,
+                run_at=job.run_at,
+                queue=job.queue,
+                priority=job.priority,
+                lane=job.lane,
+            )
             for job in answer.jobs
         )
         call.end(end=self._time(), now=answer.now, jobs=jobs)

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from tests.proof import (
     lease_checkers,
+    limit_checkers,
     lock_checkers,
     process_checkers,
     schedule_checkers,
@@ -23,6 +24,7 @@ from tests.proof.registry import CHECKERS, promise
 
 THEMES = (
     lease_checkers,
+    limit_checkers,
     lock_checkers,
     process_checkers,
     schedule_checkers,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from drumbeat.core.dependencies import BLOCKED_ON_PARENTS
 from drumbeat.core.job import Attempt, Job
 from drumbeat.core.schedule import Fire
+from drumbeat.durations import to_us
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.proof.history import AttemptRecord, FireRecord, JobRecord, SignalRead
@@ -23,12 +24,18 @@ def read_job(job: Job, attempts: Sequence[Attempt]) -> JobRecord:
         result=job.result,
         unique_key=job.key if job.task == "unique" else None,
         attempts=tuple(
-            AttemptRecord(token=each.token, outcome=str(each.outcome), started=each.started_at is not None)
+            AttemptRecord(
+                token=each.token,
+                outcome=str(each.outcome),
+                started=each.started_at is not None,
+                finished_at=to_us(each.finished_at),
+            )
             for each in attempts
         ),
         schedule=job.schedule,
         waits_for_parents=job.blocked_on == BLOCKED_ON_PARENTS,
         error=None if job.error is None else job.error.type,
+        group=job.group,
     )
 
 

@@ -219,6 +219,7 @@ class ClaimedRef(msgspec.Struct, frozen=True, kw_only=True):
     """When it was due, in microseconds by the store's clock."""
     queue: str = "default"
     priority: int = 5
+    lane: str = ""
 
 
 class ClaimPerformed(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,6 +297,20 @@ class DeathDeclared(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What was declared of a task."""
+
+    per_group: int | None = None
+    """How many jobs of a group may run at once."""
+    whole: int | None = None
+    """How many of all groups."""
+    rate: int | None = None
+    """How many of a group may start in any `per` seconds."""
+    per: float = 0.0
+    is_ordered: bool = False
+    """One after the other, in the order of enqueue; a retry holds the line."""
+
+
 class RateGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A start under a rate, at the store's time."""
 
@@ -319,6 +334,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     outcome: str
     started: bool
+    finished_at: int | None = None
+    """By the store's clock, in microseconds, as the token."""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,6 +355,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     waits_for_parents: bool = False
     error: str | None = None
     """The type of its last error."""
+    group: str = ""
 
 
 class FireRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -386,6 +404,8 @@ class History(msgspec.Struct, kw_only=True):
     expected_fires: dict[str, Sequence[float]] = {}
     """For each schedule on a grid or cron: the fire times that there must be a record of."""
     policies: dict[str, SchedulePolicy] = {}
+    limits: dict[str, TaskLimits] = {}
+    """By task."""
     ended_at: float = 0.0
     epoch: float | None = None
     """The store's clock when that of the history showed 0; None: it was stepped."""

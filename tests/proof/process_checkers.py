@@ -22,7 +22,8 @@ CLAIM_CALLS = ("jobs.report_and_claim", "jobs.list_running", "instances.")
 
 @promise
 def oldest_first(history: History) -> Iterator[str]:
-    """J9: of a queue and priority the oldest due job is claimed first, but for what other claimers take meanwhile."""
+    """J9: of a queue and priority the oldest due job is claimed first, but for what other claimers take meanwhile. Jobs under
+    limits have their own order."""
     if history.max_displaced is None:
         return
     stored_at = {
@@ -36,7 +37,7 @@ def oldest_first(history: History) -> Iterator[str]:
         for job in claim.jobs:
             is_first = job.job not in seen and job.token <= oldest_token.get(job.job, math.inf)
             seen.add(job.job)
-            if job.job not in stored_at or job.job in children or not is_first:
+            if job.job not in stored_at or job.job in children or not is_first or job.lane:
                 continue
             passed = [
                 other.job
@@ -50,7 +51,7 @@ def oldest_first(history: History) -> Iterator[str]:
 
 
 def _is_younger(other: ClaimedRef, job: ClaimedRef) -> bool:
-    same = (other.queue, other.priority) == (job.queue, job.priority)
+    same = (other.queue, other.priority, other.lane) == (job.queue, job.priority, "")
     return same and other.run_at > job.run_at and other.job != job.job
 
 

@@ -1,7 +1,7 @@
 """Each checker is fed a history that keeps all promises, and the same one with one thing wrong.
 
-Those of tickets, processes, schedules, steps and dependencies are in broken_locks.py, broken_processes.py, broken_schedules.py,
-broken_steps.py and broken_workflows.py.
+Those of limits, tickets, processes, schedules, steps and dependencies are in broken_limits.py, broken_locks.py,
+broken_processes.py, broken_schedules.py, broken_steps.py and broken_workflows.py.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.proof import broken_locks, broken_processes, broken_schedules, broken_steps, broken_workflows
+from tests.proof import broken_limits, broken_locks, broken_processes, broken_schedules, broken_steps, broken_workflows
 from tests.proof.broken_calls import BROKEN_CALLS, beat, claim
 from tests.proof.checkers import check
 from tests.proof.history import (
@@ -348,6 +348,7 @@ GOOD: dict[Callable[[], History], dict[Break, str]] = {
     broken_schedules.keep_schedule: broken_schedules.BROKEN,
     broken_steps.keep_steps: broken_steps.BROKEN,
     broken_workflows.keep_graph: broken_workflows.BROKEN,
+    broken_limits.keep_limits: broken_limits.BROKEN,
 }
 CASES = [(make, break_it) for make, breaks in GOOD.items() for break_it in breaks]
 

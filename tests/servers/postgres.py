@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import asyncpg
+import psycopg
 
 from drumbeat.redaction import mask_url
 from drumbeat.store.postgres import parse_address, schema
@@ -288,7 +289,7 @@ def as_nobody() -> dict[str, Any]:
 
 class Databases:
     """Databases with Drumbeat's tables and nothing in them, on one server that is started when the first is wanted and ends
-    with us. One that was given back is emptied and used again, which takes a tenth of the time that a new one does; of the
+    with us. One that was given back is emptied and used again, which takes a fiftieth of the time that a new one does; of the
     others the last few are kept, because each has 8 MB."""
 
     KEPT = 16
@@ -299,6 +300,7 @@ class Databases:
         self._server: PostgresServer | None = None
         self._numbers = itertools.count()
         self._given_back: list[str] = []
+        self._emptiers: dict[str, psycopg.Connection[Any]] = {}
 
     @property
     def server(self) -> PostgresServer:
@@ -312,6 +314,8 @@ class Databases:
 
     def close(self) -> None:
         """Harmless twice, and where nothing was started."""
+        while self._emptiers:
+            self._emptiers.popitem()[1].close()
         server, self._server = self._server, None
         if server is not None:
             server.__exit__(None, None, None)
@@ -320,8 +324,12 @@ class Databases:
         """Called with or without a running loop."""
         if self._given_back:
             name = self._given_back.pop()
-            _apart(lambda: self._empty(name))
+            self._empty(name)
             return self.server.url_of(name)
+        return self.new_url()
+
+    def new_url(self) -> str:
+        """One that nobody has used before, and to which nobody else is connected."""
         server, number = self.server, next(self._numbers)
         _apart(lambda: self._make(number))
         return server.url_of(f"test_{number}")
@@ -337,6 +345,8 @@ class Databases:
         if number >= self.KEPT:
             if old in self._given_back:
                 self._given_back.remove(old)
+            if old in self._emptiers:
+                self._emptiers.pop(old).close()
             await self._server.drop_database(old)
 
     async def _make_template(self) -> None:
@@ -345,26 +355,55 @@ class Databases:
         await schema.migrate(parse_address(url, mask_url(url)), "drumbeat")
         await self._server.execute(_REMEMBER, database="drumbeat_template")
 
-    async def _empty(self, name: str) -> None:
-        assert self._server is not None
-        await self._server.execute(_EMPTY, database=name)
+    def _empty(self, name: str) -> None:
+        """On a connection that is kept: to connect, and to plan the deletions anew, took 18 ms of each test's 19."""
+        try:
+            self._emptier(name).execute(_EMPTY)
+        except psycopg.OperationalError:  # the test before has ended all connections
+            self._emptiers.pop(name).close()
+            self._emptier(name).execute(_EMPTY)
+
+    def _emptier(self, name: str) -> "psycopg.Connection[Any]":
+        if name not in self._emptiers:
+            self._emptiers[name] = psycopg.connect(
+                self.server.url_of(name),
+                autocommit=True,
+                connect_timeout=10,
+                application_name="emptier of tests",
+                # No triggers; and for the whole session, because each change of it would forget the plans.
+                options="-c session_replication_role=replica",
+            )
+        return self._emptiers[name]
 
 
-# What a new database has in its tables: the versions of the schema, the levels of priority.
+# What a new database has in its tables (the versions of the schema, the levels of priority), and the function that brings it
+# back to that.
 _REMEMBER = """
-DO $$
+DO $make$
 DECLARE
     found text;
     filled boolean;
+    deletions text := '';
+    insertions text := '';
 BEGIN
     CREATE SCHEMA at_first;
-    FOR found IN SELECT relname FROM pg_class WHERE relnamespace = 'drumbeat'::regnamespace AND relkind = 'r' LOOP
+    -- Of what is partitioned the whole: its parts come and go.
+    FOR found IN
+        SELECT relname FROM pg_class
+         WHERE relnamespace = 'drumbeat'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+    LOOP
+        deletions := deletions || format('DELETE FROM drumbeat.%I;', found);
         EXECUTE format('SELECT EXISTS (SELECT FROM drumbeat.%I)', found) INTO filled;
         IF filled THEN
             EXECUTE format('CREATE TABLE at_first.%I AS TABLE drumbeat.%I', found, found);
+            insertions := insertions || format('INSERT INTO drumbeat.%I SELECT * FROM at_first.%I;', found, found);
         END IF;
     END LOOP;
-END $$
+    EXECUTE format(
+        'CREATE FUNCTION at_first.come_back() RETURNS void LANGUAGE plpgsql AS %L',
+        'BEGIN ' || deletions || insertions || ' END'
+    );
+END $make$
 """
 _EMPTY = """
 DO $$
@@ -373,17 +412,11 @@ DECLARE
 BEGIN
     PERFORM pg_terminate_backend(pid)
        FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
-    SET LOCAL session_replication_role = replica;
-    FOR found IN SELECT relname FROM pg_class WHERE relnamespace = 'drumbeat'::regnamespace AND relkind = 'r' LOOP
-        EXECUTE format('DELETE FROM drumbeat.%I', found);
-    END LOOP;
     -- Tables of a test's own.
     FOR found IN SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
         EXECUTE format('DROP TABLE public.%I CASCADE', found);
     END LOOP;
-    FOR found IN SELECT relname FROM pg_class WHERE relnamespace = 'at_first'::regnamespace LOOP
-        EXECUTE format('INSERT INTO drumbeat.%I SELECT * FROM at_first.%I', found, found);
-    END LOOP;
+    PERFORM at_first.come_back();
 END $$
 """
 

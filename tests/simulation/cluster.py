@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from drumbeat import Drumbeat, Snooze, current_job
+from drumbeat import Drumbeat, Limit, Snooze, current_job
 from drumbeat.core.job import JobState
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import DrumbeatError, LockLost, StoreUnavailable
@@ -41,6 +41,7 @@ from tests.proof.history import (
     ResourceWrite,
     SchedulePolicy,
     Started,
+    TaskLimits,
 )
 from tests.simulation.call_recorder import CallRecorder
 from tests.simulation.faults import Network, NetworkedStore, NodeFault
@@ -61,6 +62,17 @@ SCHEDULE = "tick"
 LEADER_LEASE = 5.0
 RATE = "rate"
 RATE_WINDOW = 1.5
+LIMITED: dict[str, dict[str, Any]] = {
+    "limited": {"limits": [Limit(concurrency=2, per_group=True), Limit(concurrency=3)]},
+    "rated": {"limits": [Limit(rate=2, per=timedelta(seconds=1), per_group=True)]},
+    "ordered": {"order": True},
+}
+"""What tasks under limits declare."""
+PROMISED_LIMITS = {
+    "limited": TaskLimits(per_group=2, whole=3),
+    "rated": TaskLimits(rate=2, per=1.0),
+    "ordered": TaskLimits(per_group=1, is_ordered=True),
+}
 TASK_TIMEOUT = 60.0
 JOB_TIMEOUT = 1.0
 
@@ -173,13 +185,15 @@ class SimulatedRun:
         options: dict[str, Any] = {"delay": job.delay} if job.delay else {}
         if job.kind == "unique":
             options |= {"key": job.key, "unique": True}
+        if job.kind in LIMITED:
+            options["group"] = job.key
         timeout = JOB_TIMEOUT if job.kind == "timed" else None
         if timeout is not None:
             options |= {"timeout": timeout}
         bound = [task.using(**options).bind(number * 10 + n, job.seconds, job.failures) for n in range(3)]
-        bound = bound if job.kind == "batch" else bound[:1]
+        bound = bound if job.kind == "batch" or job.kind in LIMITED else bound[:1]
         batch = None
-        if job.kind == "batch":
+        if len(bound) > 1:
             batch = self.next_batch()
         asked = self.loop.time()
         first = len(self.history.enqueued)
@@ -190,7 +204,7 @@ class SimulatedRun:
                 acknowledged=False,
                 due=0.0 if job.kind == "unique" or self.has_clock_steps else asked + job.delay,
                 batch=batch,
-                unique_key=job.key or None,
+                unique_key=job.key if job.kind == "unique" else None,
                 timeout=timeout,
             )
             for new in bound
@@ -346,6 +360,7 @@ def describe_plan(plan: Plan) -> History:
         heartbeat=plan.heartbeat,
         leader_lease=LEADER_LEASE,
         max_displaced=0,  # SQLite's claims come one after the other
+        limits=PROMISED_LIMITS,
         interruptible=[*dict.fromkeys([*(job.kind for job in plan.jobs), *NODE_TASKS])],
     )
     if not any(fault.kind == "clock" for fault in plan.node_faults):
@@ -564,7 +579,7 @@ def register_tasks(app: SimulatedApp, member: Member) -> None:
     }  # a task takes a millisecond to register, and a seed has few kinds
     for kind in kinds:
         if kind not in ("doomed", "broadcast", "timed", "graph"):
-            add(kind)
+            add(kind, **LIMITED.get(kind, {}))
     if "timed" in kinds:
         app.task(name="timed", retries=50, backoff=Backoff(base=0.2, cap=1), timeout=TASK_TIMEOUT)(timed)
 

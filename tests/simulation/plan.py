@@ -56,7 +56,9 @@ def draw(seed: int, *, rich: bool = True) -> Plan:
     plan = aim(plan, random.Random(f"aim {seed}"))
     if seed % 4 == 1:
         return _add_graphs(plan, random.Random(f"graphs {seed}"))
-    return _add_sagas(plan, random.Random(f"sagas {seed}")) if seed % 8 == 6 else plan
+    if seed % 8 == 6:
+        return _add_sagas(plan, random.Random(f"sagas {seed}"))
+    return _add_limited(plan, random.Random(f"limited {seed}")) if seed % 8 in (2, 4) else plan
 
 
 def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
@@ -73,6 +75,33 @@ def _add_graphs(plan: Plan, dice: random.Random) -> Plan:
         for _ in range(dice.randint(2, 4))
     )
     return replace(plan, jobs=plan.jobs + graphs)
+
+
+def _add_limited(plan: Plan, dice: random.Random) -> Plan:
+    """Likewise: bursts of jobs of a few groups. In half of these seeds processes die often, and their room must come back."""
+    kinds: list[JobKind] = dice.sample(("limited", "rated", "ordered"), dice.randint(1, 3))
+    bursts = tuple(
+        PlannedJob(
+            at=dice.uniform(0.0, plan.faults_until),
+            kind=dice.choice(kinds),
+            delay=dice.choice((0.0, 0.0, 0.0, dice.uniform(0.0, 3.0))),
+            seconds=dice.choice((0.0, 0.05, 0.5)),
+            failures=dice.choice((0, 0, 0, 1)),
+            key=f"group-{dice.randint(1, 2)}",
+            cancel_after=dice.uniform(0.0, 3.0) if dice.random() < 0.15 else None,
+        )
+        for _ in range(dice.randint(6, 12))
+    )
+    plan = replace(plan, jobs=plan.jobs + bursts)
+    if dice.random() < 0.5:
+        kills = tuple(
+            NodeFault(
+                at=dice.uniform(0.5, plan.faults_until), kind="kill", node=dice.randrange(plan.workers), seconds=0.1
+            )
+            for _ in range(3)
+        )
+        plan = replace(plan, node_faults=plan.node_faults + kills)
+    return plan
 
 
 def _add_sagas(plan: Plan, dice: random.Random) -> Plan:

@@ -7,7 +7,21 @@ import msgspec
 from tests.simulation.faults import CallFault, NodeFault
 
 JobKind = Literal[
-    "broadcast", "quick", "flaky", "slow", "locked", "unique", "batch", "snoozer", "doomed", "timed", "graph", "saga"
+    "broadcast",
+    "quick",
+    "flaky",
+    "slow",
+    "locked",
+    "unique",
+    "batch",
+    "snoozer",
+    "doomed",
+    "timed",
+    "graph",
+    "saga",
+    "limited",
+    "rated",
+    "ordered",
 ]
 
 

@@ -1,6 +1,6 @@
 """Seeds of the simulation keep all promises; the same seed gives the same trace; a failing one is made smaller.
 
-`make sim` runs many more, and plants bugs to see that they are found.
+`make system` runs more of them, `make sim` many more, and plants bugs to see that they are found.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from tests.simulation.plan_format import Plan
 from tests.simulation.planted_bugs import BUGS
 from tests.simulation.search import ROOT, SeedResult, describe_failure, run_in_parallel, run_plan, shrink
 
-SEEDS = range(500)
-CHUNK = 100
+SEEDS = range(500 if os.environ.get("DRUMBEAT_FULL") else 200)
+CHUNK = 50
 
 
 def test_more_seeds_than_the_processes_may_run_are_run_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ async def test_a_queue_whose_sink_is_away_is_left_alone(app: Drumbeat, box: Box)
     box.is_open = False
     jobs = await app.enqueue_many([send.bind(n) for n in range(2000)])
     async with run_worker(app):
-        await until(lambda: box.tries >= 4, deadline=30, what="some tries")
+        await until(lambda: box.tries >= 3, deadline=30, what="some tries")
         assert await (await other.enqueue(1)).result(timeout=5) == 1
         tries, box.is_open = box.tries, True
         await until(lambda: len(box.events) == 2000, deadline=60)

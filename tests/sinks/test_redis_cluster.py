@@ -15,10 +15,19 @@ from tests.worker.worker_harness import run_worker
 STREAM = "reminders"
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    """It takes two seconds until new nodes take writes."""
     with Cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """Empty. Whoever kills a node has a cluster of its own, and whoever moves a slot a stream of its own."""
+    for node in shared_cluster.nodes:
+        node.ask("FLUSHALL")
+    return shared_cluster
 
 
 def stranger_to(cluster: Cluster, stream: str) -> RedisServer:
@@ -60,20 +69,20 @@ async def test_a_stream_and_its_memory_share_a_slot_whatever_the_name(cluster: C
 
 
 async def test_a_stream_is_followed_when_its_slot_moves(cluster: Cluster) -> None:
-    outlet = RedisStreamSink(stream=STREAM, url=cluster.url).connect(SYSTEM)
+    stream = "moved"
+    outlet = RedisStreamSink(stream=stream, url=cluster.url).connect(SYSTEM)
     await outlet.send([message("before")])
-    source, target = cluster.owner_of(STREAM), stranger_to(cluster, STREAM)
-    source.ask("DEL", STREAM, f"{{{STREAM}}}:sent")
-    cluster.move(source.ask("CLUSTER", "KEYSLOT", STREAM), source, target)
+    source, target = cluster.owner_of(stream), stranger_to(cluster, stream)
+    source.ask("DEL", stream, f"{{{stream}}}:sent")
+    cluster.move(source.ask("CLUSTER", "KEYSLOT", stream), source, target)
     assert await outlet.send([message("after")]) == [None]
     await outlet.close()
-    assert ids(target) == ["after"]
+    assert ids(target, stream) == ["after"]
 
 
-async def test_a_node_that_dies_is_waited_for_until_its_replica_has_taken_over(cluster: Cluster) -> None:
-    owner = cluster.owner_of(STREAM)
-    outlet = RedisStreamSink(stream=STREAM, url=url_of(owner), timeout=1).connect(SYSTEM)
-    with cluster.replica_of(owner) as replica:
+async def test_a_node_that_dies_is_waited_for_until_its_replica_has_taken_over() -> None:
+    with Cluster() as cluster, cluster.replica_of(owner := cluster.owner_of(STREAM)) as replica:
+        outlet = RedisStreamSink(stream=STREAM, url=url_of(owner), timeout=1).connect(SYSTEM)
         assert await outlet.send([message("before")]) == [None]
         await until(lambda: replica.ask("DBSIZE") == 2, what="the copy")
         owner.kill()
@@ -81,7 +90,7 @@ async def test_a_node_that_dies_is_waited_for_until_its_replica_has_taken_over(c
             await outlet.send([message("after")])
         await until(lambda: _is_sent(outlet, message("after")), deadline=40, what="the replica to take over")
         assert ids(replica) == ["before", "after"]
-    await outlet.close()
+        await outlet.close()
 
 
 async def _is_sent(outlet: Outlet, message: Message) -> bool:

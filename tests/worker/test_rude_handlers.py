@@ -209,7 +209,10 @@ def on_loop(request: pytest.FixtureRequest, folder: Path) -> Played:
     kinds += [(rude.rude_in_thread, kind) for kind in rude.IN_THREAD]
     (folder / "without").mkdir(exist_ok=True)
     (folder / "without" / "uvloop.py").write_text("raise ImportError('not here')\n")
-    environ: dict[str, Any] = {} if request.param == "uvloop" else {"PYTHONPATH": str(folder / "without")}
+    # How long a worker takes leave of what does not end is seen on the first alone.
+    environ: dict[str, Any] = {"PYTHONPATH": str(folder / "without"), rude.HASTE: "yes"}
+    if request.param == "uvloop":
+        environ = {}
     return play(folder / request.param, kinds, **environ)
 
 
@@ -307,7 +310,7 @@ async def test_batches_fail_and_the_worker_goes_on(stage: Stage) -> None:
 
 
 async def test_follow_ups_of_dead_jobs_fail_and_the_worker_goes_on(stage: Stage) -> None:
-    process = stage.start("--drain", "1")
+    process = stage.start("--drain", "1", DRUMBEAT_RETRIES="1")
     async with rude.app as app:
         for kind in CALLED:
             await rude.fails.using(key=kind).enqueue()
@@ -330,7 +333,7 @@ LOOP_GUESTS = [kind for kind, (_, wanted) in rude.ON_LOOP.items() if kind != "sw
 
 
 async def test_rooms_survive_their_handlers(stage: Stage) -> None:
-    process = stage.start("--drain", "1")
+    process = stage.start("--drain", "1", **{rude.HASTE: "yes"})
     async with rude.app as app:
         await until(lambda: app.instances.list(), deadline=20)
         for kind in GUESTS:
@@ -347,7 +350,7 @@ async def test_rooms_survive_their_handlers(stage: Stage) -> None:
 
 
 async def test_subscribers_do_no_harm(stage: Stage) -> None:
-    process = stage.start("--drain", "1")
+    process = stage.start("--drain", "1", **{rude.HASTE: "yes"})
     async with rude.app:
         jobs = [await rude.told_of.using(key=kind).enqueue(kind) for kind in [*GUESTS, *LOOP_GUESTS]]
         for job in jobs:

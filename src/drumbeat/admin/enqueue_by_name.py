@@ -120,6 +120,7 @@ async def _build_trusted_job(client: Client, task: str, text: str, options: JobO
         expires=overrides.expires_us,
         crash_limit=client.settings.crash_limit,
         on_dead=on_dead if on_dead in newest.tasks else None,
+        group=overrides.group or "",
         parent=parent_of_new_jobs(),
     )
 

@@ -42,6 +42,8 @@ def change_definition(client: Client, old: NewSchedule, options: RuleOptions) ->
     elif "tz" in options:
         fields["tz"] = options["tz"]
     made = msgspec.structs.replace(old, **fields)
+    if made.queue != old.queue:
+        made = msgspec.structs.replace(made, lane="")  # another policy stands over it there, or none: its workers know
     if "args" in options:
         return _complete_definition(client, made, client.registry[old.task], options["args"])
     check_definition(made)

@@ -45,6 +45,8 @@ _JOB_FIELDS = (
     "crash_limit",
     "on_dead",
     "expires",
+    "group",
+    "lane",
 )
 """What each job of a schedule gets from its definition."""
 

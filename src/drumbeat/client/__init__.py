@@ -54,6 +54,7 @@ class Client(WorkflowClient):
         self._load_settings = load_settings
         self.clock = clock
         self.registry = registry
+        self.queue_policies = registry.queue_policies
         self.loop_stores = LoopStores(self._open_first_store)
         self.opened_settings: Settings | None = None
         """The settings by which the first store was opened; None: none was."""

@@ -1,19 +1,22 @@
 """The controller: schedules, leader election, pruning and start-up calls of an instance.
 
     on the heartbeat's thread, loop and store     firer, schedule rescuer, schedule declarations, elector
-    on the program's loop and store               pruner, release sweeper; and before the first claim: start-up calls
+    on the program's loop and store               pruner, release sweeper, lane sweeper, limit declarations;
+                                                  before the first claim: limits, start-up calls
 
 A worker-only instance declares its schedules and, if there is no leader, prunes; it fires nothing and never leads. A handler
 that blocks the worker's loop delays no fire.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.firer import Firer
+from drumbeat.controller.lane_sweeper import LaneSweeper
+from drumbeat.controller.limit_declarations import LimitDeclarations
 from drumbeat.controller.pruner import Pruner
 from drumbeat.controller.release_sweeper import ReleaseSweeper
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
@@ -27,6 +30,7 @@ from drumbeat.outage import FullStoreReporter, OutageReporter
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.tasks.line_policies import LineView
 from drumbeat.tasks.schedule_decorators import DeclaredStartupCall
 
 
@@ -105,8 +109,25 @@ class Controller:
         backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
         return ReleaseSweeper(store, self._elector, self.clock, backoff)
 
-    async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
-        """Make the start-up calls, on the program's loop."""
+    def create_lane_sweeper(self, store: Store) -> LaneSweeper:
+        """A service for the program's loop."""
+        backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
+        return LaneSweeper(store, self._elector, self.clock, backoff)
+
+    def create_limit_declarations(self, store: Store, view: LineView, tasks: Mapping[str, str]) -> LimitDeclarations:
+        """A service for the program's loop. `tasks`: the queues of tasks without a policy of their own."""
+        backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
+        return LimitDeclarations(store, self._elector, self.clock, backoff, view, tasks, self.settings.version)
+
+    async def run_startup(
+        self,
+        store: Store,
+        *,
+        in_thread: InThread,
+        identity: Callable[[], InstanceId],
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Call `prepare`, then make the start-up calls, on the program's loop."""
         calls = self._startup = StartupRunner(
             self.startup_calls,
             self.settings,
@@ -115,6 +136,7 @@ class Controller:
             in_thread=in_thread,
             acquire_lock=self.acquire_lock,
             identity=identity,
+            prepare=prepare,
         )
         await calls.run(store.schedules)
 

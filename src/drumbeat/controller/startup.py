@@ -51,6 +51,8 @@ class StartupRunner:
     in_thread: InThread
     acquire_lock: AcquireLock
     identity: Callable[[], InstanceId]
+    prepare: Callable[[], Awaitable[None]]
+    """Called before the first of them."""
 
     def __post_init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -88,6 +90,7 @@ class StartupRunner:
             self._task = None
 
     async def _run(self, schedules: ScheduleStore) -> None:
+        await self.prepare()
         for call in self.calls:
             if "both" not in (call.role, self.settings.role) and call.role != self.settings.role:
                 continue

@@ -49,6 +49,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     trace: str | None = None
     expires_at: int | None = None
+    group: str = ""
+    lane: str = ""
+    """Its place under limits (core/lanes.py) as the store has it."""
     has_run: bool | int = False
     """It has been claimed before and is pending again since: there may be steps to load."""
     binds: bool | int = False
@@ -69,6 +72,8 @@ class Outcome(ResultFields, frozen=True, kw_only=True):
     finished_at: int | None = None
     delay: int = 0
     blocked_on: str | None = None
+    lane: str | None = None
+    """Of RELEASED: the job moves to this lane of its queue, and its group is that of the lane. None: it stays where it is."""
     suspension: Suspension | None = None
     """Of SUSPENDED: put on record in the same step."""
     follow_up: NewJob | None = None
@@ -92,7 +97,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     unblocks: tuple[str, ...] = ()
     """Values of blocked_on that this worker can run; claimed first, from those queues only."""
     slots: int | None = None
-    """How many of them may be under limits (a concurrency, a rate, an order): such jobs are claimed for free slots only. None: all."""
+    """How many of them may be under limits (a concurrency, a rate, an order): those are claimed for free slots only. None: all."""
     is_expected: bool = False
     """A notification said that a job is due: an engine that checks before it takes a lock may skip the check."""
 
@@ -118,7 +123,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     is_releasing: bool = False
     """Parents have ended, and not all of their children were followed: `DependencyStore.advance` is to be called."""
     has_limited: bool = False
-    """Jobs under limits are due and have room, but the claim had no slots left for them."""
+    """Jobs under limits are due and have room, but the claim had no slots left for them. Also of a claim that was filled."""
     malformed: Sequence[MalformedJob] = ()
     """Claimed like `jobs`, but not to be run."""
 

@@ -4,6 +4,7 @@ crash, an expired block), `on_success` when it has succeeded (by its worker, or 
 import msgspec
 
 from drumbeat.core.job import Failure, Job, NewJob
+from drumbeat.core.lanes import lane_name
 from drumbeat.ids import new_job_id
 
 DEAD_SIGNATURE = "on_dead"
@@ -37,7 +38,8 @@ def make_on_success_job(job: Job, task: str) -> NewJob:
 
 
 def _make_follow_up(job: Job, task: str, signature: str, payload: DeadLetterPayload | SuccessPayload) -> NewJob:
-    """It goes into the queue of the ended job, whose workers know the task and so its follow-ups, and into its trace."""
+    """It goes into the queue of the ended job, whose workers know the task and so its follow-ups, into its group and its trace. In a
+    line of the queue it stays; what stands over it where the line was that of the task, its worker knows."""
     return NewJob(
         id=new_job_id(),
         task=task,
@@ -46,6 +48,7 @@ def _make_follow_up(job: Job, task: str, signature: str, payload: DeadLetterPayl
         signature=signature,
         priority=job.priority,
         group=job.group,
+        lane=job.lane if job.lane.startswith(lane_name("", "")) else "",
         trace=job.trace,
         parent=job.id,
     )

@@ -1,8 +1,8 @@
 """Lanes: which groups a claim takes jobs from, and what it leaves behind. Pure.
 
 A lane is the jobs of one group that stand under the same limits (core/limits.py). It is a row with one moment, `ready_at`: no
-claim before it. Fairness, concurrency and rate only move that moment. Too early costs a look, which corrects it; too late would lose a
-job: so whatever may make a lane claimable earlier must tell it.
+claim before it. Fairness, concurrency and rate only move that moment. Too early costs a look, which corrects it; too late would
+lose a job: so whatever may make a lane claimable earlier must tell it.
 
     a job becomes pending, or earlier      head_at = least(head_at, run_at); its level is set
     a run ends, in any way                 running - 1

@@ -79,6 +79,9 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     expires: int | None = None
     """Microseconds after its fire time by which a job must have started; None: no limit."""
+    group: str = ""
+    lane: str = ""
+    """Of its jobs, as in NewJob."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

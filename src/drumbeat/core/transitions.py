@@ -80,6 +80,8 @@ class Transition(ResultFields, frozen=True, kw_only=True):
     run_at: int
     blocked_on: str | None = None
     blocked_since: int | None = None
+    lane: str | None = None
+    """The job moves to this lane. None: it stays in its own."""
     suspended: str | None = None
     """Not None: the job has started, so that it cannot expire any more."""
     suspension: Suspension | None = None
@@ -317,6 +319,7 @@ def _requeue(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transiti
         failures=job.failures + (kind is OutcomeKind.RETRY),
         crashes=crashes,
         run_at=run_at,
+        lane=outcome.lane if kind is OutcomeKind.RELEASED else None,
         error=outcome.error,
         blocked_on=blocked_on,
         blocked_since=blocked_since,

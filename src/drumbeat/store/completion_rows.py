@@ -44,14 +44,14 @@ def dead_row(job: HeldJob, to: Transition) -> Row:
 def pending_rows(
     instance: InstanceId, decided: Sequence[tuple[HeldJob, Transition]], keys: UniqueKeys
 ) -> tuple[list[Row], list[Row]]:
-    """Jobs that are pending again: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended; and
-    their attempts: id, token, instance, outcome, started_at, finished_at, error."""
+    """Jobs that are pending again: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended,
+    lane; and their attempts: id, token, instance, outcome, started_at, finished_at, error."""
     requeued: list[Row] = []
     attempts: list[Row] = []
     for (job, to), unique in zip(decided, unique_after_return([job for job, _ in decided], keys), strict=True):
         error = encode_failure(to.error)
         blocked = (to.blocked_on, to.blocked_since)
-        requeued.append((job.id, to.run_at, to.failures, to.crashes, unique, *blocked, error, to.suspended))
+        requeued.append((job.id, to.run_at, to.failures, to.crashes, unique, *blocked, error, to.suspended, to.lane))
         if to.recorded is not None:
             attempts.append((job.id, job.token, instance, to.recorded.value, to.started_at, to.finished_at, error))
     return requeued, attempts

@@ -1,6 +1,7 @@
 """Tasks: registered functions, their options, and the registry of an app."""
 
 from drumbeat.tasks.batch import BatchDecorator, BatchTask, Call
+from drumbeat.tasks.limits import Limit, QueueOptions
 from drumbeat.tasks.options import EnqueueOptions, Options, Pool, TaskOptions
 from drumbeat.tasks.registry import Registry
 from drumbeat.tasks.room import AsyncRoom, Room, SyncRoom
@@ -14,8 +15,10 @@ __all__ = [
     "BoundTask",
     "Call",
     "EnqueueOptions",
+    "Limit",
     "Options",
     "Pool",
+    "QueueOptions",
     "Registry",
     "Room",
     "SyncRoom",

@@ -15,6 +15,7 @@ import msgspec
 from drumbeat import names
 from drumbeat.core.edge import IfParentFails
 from drumbeat.core.job import Job, NewJob, Unique
+from drumbeat.core.limits import LinePolicy
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobError
 from drumbeat.flow_parts import list_calls
@@ -32,6 +33,7 @@ from drumbeat.retry import (
 from drumbeat.setting_parsers import MAX_RETRIES
 from drumbeat.settings import Settings
 
+from .limits import Group, Limit, Order, check_group, parse_group, parse_task_policy
 from .parents import Parent, ParentPolicy, parse_parents, parse_policy
 
 MAX_BATCH = 10_000
@@ -71,6 +73,9 @@ class TaskOptions(TypedDict, total=False):
     transactional: bool
     on_dead: Callable[[Job, JobError], object]
     on_success: Callable[[Job, Any], object]
+    limits: Iterable[Limit]
+    order: Order
+    group: Group
 
 
 class JobOptions(TypedDict, total=False):
@@ -85,6 +90,7 @@ class JobOptions(TypedDict, total=False):
     retries: int | None
     timeout: Duration | None
     expires: Duration | datetime | None
+    group: str | None
 
 
 class EnqueueOptions(JobOptions, total=False):
@@ -135,6 +141,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     transactional: bool = False
     """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions."""
 
+    policy: LinePolicy | None = None
+    """Its own limits and order. None: those of its queue."""
+
+    group: Group | None = None
+    """That of its jobs, or a function of their arguments. None: they are in none."""
+
     def resolve_retries(self, settings: Settings) -> int:
         return settings.retries if self.retries is None else self.retries
 
@@ -165,6 +177,8 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         batch=None if batch is None else names.check_number("batch", batch, 1, MAX_BATCH, ConfigError),
         on_crash=on_crash,
         transactional=transactional,
+        policy=parse_task_policy(options, batch=batch),
+        group=parse_group(options.get("group")),
     )
 
 
@@ -225,6 +239,7 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[JobId, ...] = ()
     """The jobs that it waits for."""
     if_parent_fails: IfParentFails | None = None
+    group: str | None = None
 
 
 def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
@@ -259,6 +274,7 @@ def parse_enqueue_options(options: JobOptions) -> EnqueueOverrides:
         notify=notify,
         after=parents,
         if_parent_fails=parse_policy(given["if_parent_fails"]) if "if_parent_fails" in given else None,
+        group=check_group(given["group"]) if "group" in given else None,
     )
 
 

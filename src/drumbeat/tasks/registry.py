@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.codec import JsonCodec
+from drumbeat.core.limits import LinePolicy
 from drumbeat.errors import ConfigError, UnknownTask
 from drumbeat.names import check_name
 
 from .around import Around
+from .limits import DeclaredQueue
+from .line_policies import check_task_in_queue
 from .task import Task
 
 
@@ -61,6 +64,10 @@ class Registry:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._more_queues: set[str] = set()
         self._arounds: list[Around] = []
+        self.declared_policies: dict[str, DeclaredQueue] = {}
+        """The policies of queues that the code declares."""
+        self.queue_policies: dict[str, DeclaredQueue] = {}
+        """Those of them that say something."""
         self.codec = JsonCodec()
         """How arguments and results are stored."""
 
@@ -72,7 +79,25 @@ class Registry:
         if task.runs_user_code:
             for around in self._arounds:
                 around.check_handler(task.name, is_async=task.is_async)
+        if (queue := self.queue_policies.get(task.options.queue)) is not None:
+            check_task_in_queue(task, queue)
         add_unique("tasks", self._tasks, task)
+
+    def add_queue(self, queue: DeclaredQueue) -> None:
+        """Declare the policy of a queue."""
+        other = self.declared_policies.get(queue.name)
+        if other is not None and other.source_location != queue.source_location:
+            raise ConfigError(
+                f"queue {queue.name!r} is declared twice: at {other.source_location} and at {queue.source_location}; "
+                "say all of it in one place",
+                "name",
+            )
+        for task in self:
+            check_task_in_queue(task, queue)
+        self.declared_policies[queue.name] = queue
+        self.queue_policies.pop(queue.name, None)
+        if queue.policy != LinePolicy():
+            self.queue_policies[queue.name] = queue
 
     @property
     def arounds(self) -> Sequence[Around]:

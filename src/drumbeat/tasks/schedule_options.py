@@ -20,6 +20,8 @@ from drumbeat.names import check_name, check_number, check_priority, short_repr
 from drumbeat.schedules.rules import MAX_CATCH_UP
 from drumbeat.settings import Settings
 
+from .limits import compute_group
+from .line_policies import check_overrides, find_lane
 from .options import check_retries, check_timeout
 from .task import Task
 
@@ -138,6 +140,8 @@ def complete_definition(
     made: NewSchedule, task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings
 ) -> NewSchedule:
     """The definition, completed with what only a running program knows."""
+    check_overrides(task, queue=made.queue, priority=made.priority, error=ConfigError)
+    group = _compute_group(task, args, kwargs)
     return msgspec.structs.replace(
         made,
         args=encode_args(task, args, kwargs, settings.payload_limit),
@@ -146,7 +150,16 @@ def complete_definition(
         on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
         expires=task.options.expires_us,
         app=settings.name,
+        group=group,
+        lane=find_lane(task, made.queue, group),
     )
+
+
+def _compute_group(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    try:
+        return compute_group(task.name, task.options.group, args, kwargs)
+    except InvalidArguments as error:
+        raise ConfigError(f"group: {error}", "group") from error
 
 
 def _parse_enum(name: str, value: Any, members: type[StrEnum]) -> StrEnum:

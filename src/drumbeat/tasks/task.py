@@ -24,6 +24,8 @@ from drumbeat.names import short_repr
 from drumbeat.protocols import Enqueuer
 
 from .follow_up import DeadLetterSignature, SuccessSignature
+from .limits import DeclaredQueue, compute_group
+from .line_policies import check_overrides, find_lane
 from .options import (
     PARENTS_IN_TRANSACTION,
     POLICY_WITHOUT_PARENTS,
@@ -91,6 +93,10 @@ class Task(RegisteredFunction[P, R], Mapped):
         self._hash: str | None = None
 
     @property
+    def queue_policies(self) -> Mapping[str, DeclaredQueue]:
+        return self._enqueuer.queue_policies
+
+    @property
     def returns(self) -> Any:
         """The type that the result of a job is decoded to."""
         return self.signature.returns
@@ -127,7 +133,10 @@ class Task(RegisteredFunction[P, R], Mapped):
         Raises:
             InvalidArguments: an option has an impossible value, or two exclude each other.
         """
-        return BoundTask(self, parse_enqueue_options(options))
+        overrides = parse_enqueue_options(options)
+        if overrides.queue is not None or overrides.priority is not None:
+            check_overrides(self, queue=overrides.queue, priority=overrides.priority)
+        return BoundTask(self, overrides)
 
     def on_dead(self, function: OnDead) -> OnDead:
         """Decorator: the transaction that makes a job of this task dead also enqueues a call `function(job, error)`."""
@@ -202,10 +211,14 @@ class Task(RegisteredFunction[P, R], Mapped):
                 raise
             text, references = signature.encode_bound(args, kwargs, limit=settings.payload_limit)
         id = new_job_id()
+        queue = options.queue if overrides.queue is None else self._check_queue(overrides.queue)
+        group = lane = ""
+        if options.policy or options.group or overrides.group or queue in self._enqueuer.queue_policies:
+            group, lane = self._place(queue, overrides.group, args, kwargs)
         return NewJob(
             id=id,
             task=self.name,
-            queue=options.queue if overrides.queue is None else self._check_queue(overrides.queue),
+            queue=queue,
             args=text,
             signature=self._hash,
             priority=options.priority if overrides.priority is None else overrides.priority,
@@ -217,11 +230,19 @@ class Task(RegisteredFunction[P, R], Mapped):
             timeout=overrides.timeout_us,
             crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
             on_dead=self._on_dead,
+            group=group,
+            lane=lane,
             expires_at=overrides.expires_at,
             expires=options.expires_us if overrides.expires_us is None else overrides.expires_us,
             parent=None if running is None else running.id,
             after=() if overrides is _NO_OVERRIDES and references is None else _build_edges(id, references, overrides),
         )
+
+    def _place(self, queue: str, group: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str]:
+        """Group and lane of a call."""
+        if group is None:
+            group = compute_group(self.name, self.options.group, args, kwargs)
+        return group, find_lane(self, queue, group)
 
     def _check_queue(self, queue: str) -> str:
         known = self._enqueuer.declared_queues()

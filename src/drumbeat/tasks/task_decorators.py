@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
+from drumbeat.errors import ConfigError
+from drumbeat.names import check_name
+
 from .batch import BatchDecorator, BatchTask
+from .limits import DeclaredQueue, QueueOptions, parse_queue_policy
 from .options import TaskOptions, parse_task_options
 from .registered_function import AsyncCallable, check_function
 from .task import FOLLOW_UPS, AsyncTask, SyncTask, Task, TaskDecorator, check_follow_up
@@ -42,6 +47,22 @@ class TaskDecorators:
         if not function:
             return functools.partial(self._register_task, batch=batch, options=given)
         return self._register_task(*function, batch=batch, options=given)
+
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> None:
+        """Declare the policy of a queue, for those of its jobs whose task has none of its own; see `QueueOptions`.
+
+        Limits without per_group, fair= and weights= hold for the others too. Without options it takes back what was declared.
+
+        Raises:
+            ConfigError: an option is not acceptable, or contradicts a task; the message names both places.
+        """
+        caller = sys._getframe(1)
+        declared = DeclaredQueue(
+            name=check_name("queue", name, ConfigError),
+            policy=parse_queue_policy(options),
+            source_location=f"{caller.f_code.co_filename}:{caller.f_lineno}",
+        )
+        self._internals.registry.add_queue(declared)
 
     def _register_task(self, function: Any, *, batch: int | None, options: TaskOptions) -> Task[..., Any]:
         name = check_function("task", function, options.get("name"))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from drumbeat.core.claim import ClaimedJob
@@ -35,8 +35,13 @@ class JobBuffer:
         """The number of slots that wait for a job."""
         return len(self._waiters)
 
-    def put(self, jobs: Iterable[ClaimedJob]) -> None:
+    def __iter__(self) -> Iterator[ClaimedJob]:
+        return iter(self._jobs)
+
+    def put(self, jobs: Iterable[ClaimedJob], first: Sequence[ClaimedJob] = ()) -> None:
+        """`first`: those that were claimed for free slots; they go before what waits here."""
         self._jobs.extend(jobs)
+        self._jobs.extendleft(reversed(first))
         self._is_low_signalled = False
         self.wake()
 

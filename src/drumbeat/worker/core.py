@@ -11,14 +11,16 @@ from drumbeat.codec import encode_result
 from drumbeat.ids import InstanceId
 from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
+from drumbeat.tasks.line_policies import LineView, declare_lines
 from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from drumbeat.worker.instance_lease import InstanceLease
+from drumbeat.worker.lane_check import LaneCheck
 from drumbeat.worker.process_guard import ProcessGuard
 from drumbeat.worker.shutdown import Shutdown
 from drumbeat.worker.store_clock import StoreClock
 from drumbeat.worker.stuck_handlers import StuckHandlers
-from drumbeat.worker.task_spec import build_task_specs
+from drumbeat.worker.task_spec import build_task_specs, served_queues
 
 
 class Identity:
@@ -53,6 +55,9 @@ class WorkerCore:
         self.events = app.events
         self.journal = journal
         self.encode_result = functools.partial(encode_result, limit=settings.payload_limit, codec=app.registry.codec)
+        queues = served_queues(app.registry, settings)
+        self.lines = LineView(declare_lines(app.registry, app.registry.declared_policies, queues))
+        self.lane_check = LaneCheck(app.registry, self.lines)
         self.task_specs = build_task_specs(app.registry, settings, in_process=in_process)
         self.identity = Identity()
         self.lease = InstanceLease(settings.dead_after, app.clock)

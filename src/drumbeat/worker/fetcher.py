@@ -13,6 +13,9 @@ WAITING claims when the poll, or the next known job, is due; the other states cl
 answer there may be more jobs, so both lanes of the store loop keep claiming (STREAMING). A notification is a state of its own
 in both cases: one that arrives while a claim is in flight must survive its answer.
 
+Jobs under limits are claimed for free slots only. Where the store has some and the claim had no slot for them, nothing is
+prefetched until a slot is free, which is a reason to claim in every state.
+
 Where the store parks a claim that found nothing, the next enqueue answers it. So one is sent along with the last outcomes,
 and an idle worker always has one parked.
 """
@@ -131,11 +134,20 @@ class FetchCapacity:
         self._stalled_count = -1
         self.in_flight = 0
         """Jobs asked for by claims that are not answered yet: two lanes may claim at once."""
+        self.has_limited = False
+        """Jobs under limits are due and have room, but the last claim had no slot left for them. Nothing is prefetched meanwhile, or
+        the slots would never be free."""
 
     @property
     def prefetch_limit(self) -> int:
         """How many jobs may be held beyond those that run."""
-        return 0 if self._buffer.taken_count == self._stalled_count else self._prefetch.limit
+        is_off = self.has_limited or self._buffer.taken_count == self._stalled_count
+        return 0 if is_off else self._prefetch.limit
+
+    @property
+    def free_slots(self) -> int:
+        """How many slots wait, without those that held jobs and claims in flight may take."""
+        return max(0, self._buffer.idle_slots - len(self._buffer) - self.in_flight)
 
     @property
     def has_idle_buffer(self) -> bool:
@@ -230,12 +242,13 @@ class Fetcher:
             self._change(_ON_REST)
             self.timer.delay(REST_INTERVAL)
             return None
+        slots = self.capacity.free_slots
         self.capacity.in_flight += limit
         # Before the claim is sent: a notification that arrives while it is in flight must not be lost.
         was_due = self.timer.take_due()
         is_expected, self._is_job_expected = self._is_job_expected or was_due, False
         self._change(_ON_CLAIM)
-        return ClaimRequest(queues=queues, limit=limit, unblocks=self._unblocks, is_expected=is_expected)
+        return ClaimRequest(queues=queues, limit=limit, unblocks=self._unblocks, slots=slots, is_expected=is_expected)
 
     def next_parked_claim(self) -> ClaimRequest | None:
         """As `next_claim`, to be parked although nothing is due; None also where the store parks no claims."""
@@ -255,6 +268,7 @@ class Fetcher:
         jobs = answer.jobs
         self.timer.offset.record_answer(answer.now, asked_at)
         self.capacity.in_flight -= claim.limit
+        self.capacity.has_limited = answer.has_limited
         self.capacity.record_jobs(jobs)
         self._queue_weights.record_claim(claim.queues, Counter(job.queue for job in jobs), claim.limit)
         self._parked.record_answer(claim, answer)
@@ -285,7 +299,8 @@ class Fetcher:
         return 0.0 if self._has_reason() else self.timer.seconds_left
 
     def _has_reason(self) -> bool:
-        return self.state is not WAITING or self.timer.is_due
+        awaits_slots = self.capacity.has_limited and self.capacity.free_slots > 0
+        return self.state is not WAITING or self.timer.is_due or awaits_slots
 
     def _next_limit(self) -> int:
         return 0 if self.state is STOPPED else self.capacity.next_limit()

@@ -5,6 +5,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 
 from drumbeat.context import AbortReason
 from drumbeat.core.claim import Outcome, unblocked_by
@@ -64,6 +65,8 @@ class HeartbeatListener:
         self._store_loop = store_loop
         self._runnable = unblocked_by({name: spec.signature for name, spec in core.task_specs.items()})
         self._was_leader = False
+        self.on_emptied: Callable[[], None] = lambda: None
+        """Called when the store was emptied: what was declared there is gone."""
         self.awaits_successor = False
         """This instance was the leader, there is no other leader yet, and there are peers that may become one."""
 
@@ -100,6 +103,7 @@ class HeartbeatListener:
         self._core.runs.abort_all(AbortReason.LEASE_LOST)
 
     def on_store_emptied(self) -> None:
+        self.on_emptied()
         self._core.events.emit(StoreEmptied(instance=self._core.identity(), url=mask_url(self._core.settings.url)))
 
     def on_instance_died(self, peer: Peer, report: DeadInstanceReport) -> None:

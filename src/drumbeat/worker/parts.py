@@ -34,7 +34,7 @@ from drumbeat.worker.slots import Slots
 from drumbeat.worker.stats_recorder import StatsRecorder, StatsWriter
 from drumbeat.worker.step_recorder import StepRecorder
 from drumbeat.worker.store_loop import StoreLoop
-from drumbeat.worker.task_spec import find_resting_queues, on_success_tasks
+from drumbeat.worker.task_spec import find_resting_queues, on_success_tasks, served_queues
 from drumbeat.worker.thread_pool import ThreadPool
 from drumbeat.worker.watch import LoopWatch
 
@@ -130,8 +130,9 @@ def check_process_tasks(core: WorkerCore, ref: str | None) -> None:
 
 def _queue_weights(core: WorkerCore) -> QueueWeights:
     tasks = core.app.registry
-    weights = core.settings.queue_weights({task.options.queue for task in tasks}) or {"default": 3}
-    return QueueWeights(weights, strict=core.settings.strict, rests=find_resting_queues(tasks))
+    return QueueWeights(
+        served_queues(tasks, core.settings), strict=core.settings.strict, rests=find_resting_queues(tasks)
+    )
 
 
 def _loop_watch(core: WorkerCore, rooms: RoomConsumer) -> LoopWatch:

@@ -1,6 +1,6 @@
 """What a worker needs of the controller that runs beside it."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from drumbeat.heartbeat import HeartbeatCompanion
@@ -8,8 +8,19 @@ from drumbeat.ids import InstanceId
 from drumbeat.outage import OutageReporter
 from drumbeat.service import Service
 from drumbeat.store.protocol import Store
+from drumbeat.tasks.line_policies import LineView
 
 InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+
+
+class DeclarationService(Service, Protocol):
+    async def declare_all(self) -> None:
+        """Before the first claim."""
+        ...
+
+    def wake(self) -> None:
+        """The store may have been emptied."""
+        ...
 
 
 class WorkerController(HeartbeatCompanion, Protocol):
@@ -28,8 +39,21 @@ class WorkerController(HeartbeatCompanion, Protocol):
 
     def create_release_sweeper(self, store: Store) -> Service: ...
 
-    async def run_startup(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
-        """Make the start-up calls, before the first claim."""
+    def create_lane_sweeper(self, store: Store) -> Service: ...
+
+    def create_limit_declarations(
+        self, store: Store, view: LineView, tasks: Mapping[str, str]
+    ) -> DeclarationService: ...
+
+    async def run_startup(
+        self,
+        store: Store,
+        *,
+        in_thread: InThread,
+        identity: Callable[[], InstanceId],
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Call `prepare`, then make the start-up calls, before the first claim."""
         ...
 
     def stop_startup(self) -> None:

@@ -17,10 +17,11 @@ outcomes would pile up here.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
+from operator import attrgetter, not_
 
 from msgspec.structs import replace
 
@@ -45,7 +46,7 @@ MAX_IDLE_SECONDS = 60.0
 RECONCILE_INTERVAL = 2.0
 SURPLUS_DELAY = 0.05
 MAX_RELEASED_CLAIMS = 10_000
-_BINDS = attrgetter("binds")
+_BINDS, _LANE = attrgetter("binds"), attrgetter("lane")
 
 
 class StoreLoop:
@@ -67,6 +68,7 @@ class StoreLoop:
         self._clock = core.clock
         self._identity = core.identity
         self._store_clock = core.store_clock
+        self._lane_check = core.lane_check
         self._jobs = jobs
         self._buffer = buffer
         self._fetcher = fetcher
@@ -115,9 +117,13 @@ class StoreLoop:
         return instance == self._identity() and instance != self._lost_instance
 
     def _release_surplus(self) -> None:
-        """Release what no slot has taken by now, unless it is prefetched because jobs are short."""
-        if self._buffer and not self._buffer.idle_slots and not self._fetcher.capacity.prefetch_limit:
+        """Release what no slot has taken by now, unless it is prefetched because jobs are short; under limits none is."""
+        if not self._buffer or self._buffer.idle_slots:
+            return
+        if not self._fetcher.capacity.prefetch_limit:
             self._reporter.release(self._buffer.drain())
+        elif limited := {job.id for job in self._buffer if self._lane_check.is_limited(job)}:
+            self._reporter.release(self._buffer.remove(limited))
 
     def close(self) -> None:
         """Return from `run` once every outcome is reported."""
@@ -237,7 +243,20 @@ class StoreLoop:
             self._reporter.release(jobs)
         elif jobs:
             self._reporter.hold(jobs)
-            self._buffer.put(jobs)
+            if misplaced := self._lane_check.find_misplaced(jobs):
+                jobs = self._move(jobs, misplaced)
+            if any(map(_LANE, jobs)):
+                first = [self._lane_check.is_limited(job) for job in jobs]
+                self._buffer.put(itertools.compress(jobs, map(not_, first)), list(itertools.compress(jobs, first)))
+            else:
+                self._buffer.put(jobs)
+
+    def _move(self, jobs: Sequence[ClaimedJob], misplaced: Sequence[Outcome]) -> list[ClaimedJob]:
+        """Release jobs into the lanes where they belong. Returns the others."""
+        for outcome in misplaced:
+            self._reporter.put(outcome)
+        moved = {outcome.id for outcome in misplaced}
+        return [job for job in jobs if job.id not in moved]
 
     async def _isolate_refused(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
         """The store refuses this batch: halve it until the bad outcome is alone, and report that one without its texts."""

@@ -108,6 +108,11 @@ def unknown_task_outcome(job: ClaimedJob) -> Outcome:
     return blocked_outcome(job, blocked_on_task(job.task))
 
 
+def served_queues(tasks: Iterable[Task[..., Any]], settings: Settings) -> dict[str, int]:
+    """The queues of a worker, with their weights."""
+    return settings.queue_weights({task.options.queue for task in tasks}) or {"default": 3}
+
+
 def find_resting_queues(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[], bool]]:
     """For queues whose tasks can all be paused from outside: whether all of them are."""
     by_queue: dict[str, list[Callable[[], bool] | None]] = {}

@@ -36,6 +36,7 @@ from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.parts import WorkerParts, check_process_tasks
+from drumbeat.worker.protocols import DeclarationService
 
 log = logging.getLogger(__name__)
 
@@ -133,13 +134,21 @@ class Worker:
                 lifespans = open_lifespans(self._app.lifespans, companions=self._app.companions)
                 pruner = self.core.controller.create_pruner(store)
                 sweeper = self.core.controller.create_release_sweeper(store)
-                async with lifespans, run_in_background(pruner, sweeper, parts.stats_writer):
-                    await self._run_startup(store)
+                lanes = self.core.controller.create_lane_sweeper(store)
+                declarations = self._declare_limits(store)
+                async with lifespans, run_in_background(pruner, sweeper, lanes, declarations, parts.stats_writer):
+                    await self._run_startup(store, declarations)
                     self.is_started = True
                     await (self.shutdown.stop.wait() if self._settings.role == "controller" else self._work(store))
                     if not self.shutdown.has_given_up:
                         await parts.stats_writer.finish()
                         await self._await_successor()
+
+    def _declare_limits(self, store: Store) -> DeclarationService:
+        tasks = {task.name: task.options.queue for task in self._app.registry if task.options.policy is None}
+        declarations = self.core.controller.create_limit_declarations(store, self.core.lines, tasks)
+        self._parts.listener.on_emptied = declarations.wake
+        return declarations
 
     def _listen(self, store: Store) -> AbstractAsyncContextManager[str | None]:
         """Without jobs to run, nothing needs a notification."""
@@ -150,12 +159,14 @@ class Worker:
             Subscriber(on_job=parts.fetcher.on_notification, on_handoff=parts.store_loop.on_parked_answer)
         )
 
-    async def _run_startup(self, store: Store) -> None:
+    async def _run_startup(self, store: Store, declarations: DeclarationService) -> None:
         """Before the first claim. On a stop request the running call is signalled; one in a thread has the drain timeout."""
         controller = self.core.controller
         async with asyncio.TaskGroup() as group:
             calls = group.create_task(
-                controller.run_startup(store, in_thread=self._parts.threads.run, identity=self._identity),
+                controller.run_startup(
+                    store, in_thread=self._parts.threads.run, identity=self._identity, prepare=declarations.declare_all
+                ),
                 name="start-up",
             )
             stop = group.create_task(self.shutdown.stop.wait(), name="stop")

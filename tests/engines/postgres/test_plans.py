@@ -20,7 +20,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
 from drumbeat.store.postgres.statements import statements
-from tests.conftest import SERVERS
+from tests.conftest import POSTGRES
 from tests.contract.making import worker
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
@@ -41,7 +41,7 @@ UPDATE drumbeat.job SET state = 'running', instance = $1, token = 7, claimed_at 
 @pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "settled"])
 def full(request: pytest.FixtureRequest) -> tuple[str, InstanceId]:
     """A database whose job table is full, for copies, which take a tenth of the time; and an instance that holds 500 jobs."""
-    url = SERVERS["postgres"].fresh_url()
+    url = POSTGRES.new_url()
     with ThreadPoolExecutor(1) as thread:
         return url, thread.submit(lambda: asyncio.run(_fill(url, request.param))).result()
 
@@ -65,7 +65,7 @@ async def _fill(url: str, statistics: str) -> InstanceId:
 async def url(request: pytest.FixtureRequest, server: PostgresServer) -> AsyncIterator[str]:
     """A fresh database: a copy of the full one, for whoever wants it filled."""
     if "filled" not in request.fixturenames:
-        yield SERVERS["postgres"].fresh_url()
+        yield POSTGRES.fresh_url()
         return
     source = request.getfixturevalue("full")[0].rpartition("/")[2]
     await server.execute(f"CREATE DATABASE copy_of_{source} TEMPLATE {source} STRATEGY FILE_COPY")

@@ -12,7 +12,7 @@ import pytest
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.connections import PostgresConnection
 from drumbeat.store.postgres.statements import statements
-from tests.conftest import SERVERS
+from tests.conftest import POSTGRES
 from tests.engines.postgres.conftest import address_of
 from tests.engines.postgres.test_plans import explain, nodes, pages
 
@@ -52,7 +52,7 @@ SELECT id, 0, 0, 0, drumbeat.now_us(), 1, 0, 0, 3, 0, 5, false, 'succeeded', que
 @pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "settled"])
 def full_url(request: pytest.FixtureRequest) -> str:
     """A database whose tables are full, for all tests of this file: what they do is rolled back."""
-    url = SERVERS["postgres"].fresh_url()
+    url = POSTGRES.new_url()
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(_fill(url, request.param))).result()
     return url

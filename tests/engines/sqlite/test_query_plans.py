@@ -139,14 +139,17 @@ def assert_no_sort_and_no_scan(steps: list[str]) -> None:
 def test_pick_walks_the_claim_index_level_by_level_without_sorting(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.jobs.pick)
     assert_no_sort_and_no_scan(steps)
-    assert any("drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step for step in steps), steps
+    assert any("drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step for step in steps), (
+        steps
+    )
 
 
 def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.jobs.next_due)
     assert_no_sort_and_no_scan(steps)
     assert any(
-        "INDEX drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
+        "INDEX drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at>? AND run_at<?)" in step
+        for step in steps
     ), steps
 
 
@@ -158,7 +161,9 @@ def test_releases_are_followed_in_their_order_without_sorting(raw: sqlite3.Conne
 def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
     steps = explain(raw, SQL.inspect.ahead)
     assert_no_sort_and_no_scan(steps)
-    walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step]
+    walks = [
+        step for step in steps if "drumbeat_job_for_claim (queue=? AND lane=? AND priority=? AND run_at<?)" in step
+    ]
     assert len(walks) == 2, steps
 
 

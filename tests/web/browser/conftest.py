@@ -14,7 +14,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from drumbeat import Drumbeat
-from tests.web.browser.page_opener import FLAGS, Opener, OpenPage
+from drumbeat.web import Dashboard, static_files, ticker
+from tests.web.browser.page_opener import FLAGS, Haste, Opener, OpenPage
 from tests.web.browser.shop import declare
 from tests.web.live_server import serve_dashboard
 
@@ -59,9 +60,45 @@ async def app(store_url: str) -> AsyncIterator[Drumbeat]:
         yield app
 
 
+USUAL = {"const BATCH = 1000;": "const BATCH = 200;", "passed >= Number(word) * 1000": "passed >= Number(word) * 200"}
+USUAL |= {"passed >= Number(seconds || 2) * 1000": "passed >= Number(seconds || 2) * 200"}
+
+
+@pytest.fixture(scope="session")
+def hasty_static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static") / "static"
+    shutil.copytree(static_files.FOLDER, folder)
+    script = (folder / "live.js").read_text(encoding="utf-8")
+    for usual, quick in USUAL.items():
+        assert script.count(usual) == 1, usual
+        script = script.replace(usual, quick)
+    (folder / "live.js").write_text(script, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def haste(hasty_static: Path, monkeypatch: pytest.MonkeyPatch) -> Haste:
+    """Has a dashboard and its pages look for changes five times as often: what they do then is the same, and nobody waits."""
+    monkeypatch.setattr(ticker, "SLOW_INTERVAL", 0.5)
+    monkeypatch.setattr(ticker, "IDLE_DELAY", 0.2)
+
+    def haste(board: Dashboard) -> Dashboard:
+        board.state.static_files = static_files.StaticFileCache(hasty_static)
+        return board
+
+    return haste
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def address(app: Drumbeat) -> AsyncIterator[str]:
-    """Where the dashboard of the app is served."""
+async def address(app: Drumbeat, haste: Haste) -> AsyncIterator[str]:
+    """Where the dashboard of the app is served, in haste."""
+    async with serve_dashboard(haste(app.dashboard(access="open"))) as (address, _):
+        yield address
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def address_as_delivered(app: Drumbeat) -> AsyncIterator[str]:
+    """The same, for what is promised in seconds."""
     async with serve_dashboard(app.dashboard(access="open")) as (address, _):
         yield address
 
@@ -79,3 +116,8 @@ async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
 async def page(open_page: OpenPage, address: str) -> Page:
     """A browser at a desk; `await page.goto("/jobs")`."""
     return await open_page(address)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page_as_delivered(open_page: OpenPage, address_as_delivered: str) -> Page:
+    return await open_page(address_as_delivered)

@@ -1,12 +1,15 @@
 """Pages that write down what a page of ours must never do: an error in the console, a request to another place, an alert."""
 
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, ViewportSize, expect
+
+from drumbeat.web import Dashboard
 
 FLAGS = [
     "--no-sandbox",
@@ -27,6 +30,9 @@ def on_engine(engine: str) -> pytest.MarkDecorator:
     """On one engine: a page looks the same on each, and what it asks of the API is tested on all. `DRUMBEAT_FULL=1`: on all."""
     engines = ["sqlite", "postgres", "valkey"] if os.environ.get("DRUMBEAT_FULL") else [engine]
     return pytest.mark.parametrize("engine", engines, indirect=True)
+
+
+Haste = Callable[[Dashboard], Dashboard]
 
 
 class OpenPage(Protocol):

@@ -53,8 +53,9 @@ async def test_nothing_serious_is_in_the_way_in_dialogs_and_menus(
 
 
 async def test_every_page_is_painted_within_a_second_fits_a_phone_and_is_small(
-    page: Page, furnished: list[str]
+    page_as_delivered: Page, furnished: list[str]
 ) -> None:
+    page = page_as_delivered
     painted, wide, scripts = {}, {}, {}  # type: ignore[var-annotated]
     for place in furnished:
         await page.set_viewport_size(DESK)

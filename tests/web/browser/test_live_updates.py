@@ -1,14 +1,17 @@
 """A page that lives lets people work: nothing moves under the pointer, nothing chosen is lost, and it can be held still."""
 
+from typing import Any
+
 from playwright.async_api import Locator, Page, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from drumbeat import Drumbeat
 from drumbeat.core.job import JobState
+from drumbeat.web import Dashboard
 from tests.waiting import within
 from tests.web.browser.dialog import confirm, is_same, mark
-from tests.web.browser.page_opener import OpenPage
+from tests.web.browser.page_opener import Haste, OpenPage
 from tests.web.browser.shop import dead_letters, enqueue
 from tests.web.live_server import serve_dashboard
 
@@ -16,8 +19,7 @@ from tests.web.live_server import serve_dashboard
 class Program(Starlette):
     """Somebody's own, with our dashboard under a path of it."""
 
-    def __init__(self, app: Drumbeat) -> None:
-        board = app.dashboard(access="open")
+    def __init__(self, board: Dashboard) -> None:
         super().__init__(routes=[Mount("/admin/jobs", board)])
         self.state = board.state  # type: ignore[assignment]
 
@@ -129,7 +131,8 @@ async def test_a_traceback_is_copied_or_at_least_selected(page: Page, app: Drumb
     assert "Bounced: 550 mailbox full" in await page.evaluate("() => String(getSelection())")
 
 
-async def test_a_page_that_is_held_stands_still_until_it_is_let_go(page: Page, app: Drumbeat) -> None:
+async def test_a_page_that_is_held_stands_still_until_it_is_let_go(page_as_delivered: Page, app: Drumbeat) -> None:
+    page = page_as_delivered
     await page.goto("/")
     ready = page.get_by_test_id("counter-ready")
     await expect(page.get_by_test_id("rate-started")).not_to_have_text("–")
@@ -154,8 +157,11 @@ TWO_TICKS = """() => {
 }"""
 
 
-async def test_under_a_path_of_another_program_everything_works_too(open_page: OpenPage, app: Drumbeat) -> None:
-    async with serve_dashboard(Program(app)) as (address, _):  # type: ignore[arg-type]
+async def test_under_a_path_of_another_program_everything_works_too(
+    open_page: OpenPage, app: Drumbeat, haste: Haste
+) -> None:
+    program: Any = Program(haste(app.dashboard(access="open")))
+    async with serve_dashboard(program) as (address, _):
         page = await open_page(address)
         await page.goto("/admin/jobs/")
         await mark(page)

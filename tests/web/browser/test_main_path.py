@@ -26,7 +26,10 @@ async def ended(app: Drumbeat, ids: list[str]) -> None:
 
 
 @on_engine("sqlite")
-async def test_counters_move_without_a_reload_within_two_seconds_of_an_enqueue(page: Page, app: Drumbeat) -> None:
+async def test_counters_move_without_a_reload_within_two_seconds_of_an_enqueue(
+    page_as_delivered: Page, app: Drumbeat
+) -> None:
+    page = page_as_delivered
     await page.goto("/")
     ready = page.get_by_test_id("counter-ready")
     await expect(ready).to_have_text("0")

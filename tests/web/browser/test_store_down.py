@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Page, expect
 
 from drumbeat import Drumbeat
 from tests.servers.redis import RedisServer
-from tests.web.browser.page_opener import DESK
+from tests.web.browser.page_opener import DESK, Haste
 from tests.web.browser.shop import declare, working
 from tests.web.live_server import serve_dashboard
 
@@ -21,11 +21,13 @@ async def lonely(browser: Browser) -> AsyncIterator[Page]:
     await context.close()
 
 
-async def test_nothing_is_healthy_while_the_store_is_away_and_all_is_well_when_it_is_back(lonely: Page) -> None:
+async def test_nothing_is_healthy_while_the_store_is_away_and_all_is_well_when_it_is_back(
+    lonely: Page, haste: Haste
+) -> None:
     with RedisServer("valkey") as server:
         app = Drumbeat(server.url, name="shop", heartbeat=0.2, dead_after=5, poll=0.2)
         declare(app)
-        async with app, serve_dashboard(app.dashboard(access="open")) as (address, _):
+        async with app, serve_dashboard(haste(app.dashboard(access="open"))) as (address, _):
             async with working(app):
                 await lonely.goto(address)
                 verdict = lonely.get_by_test_id("verdict")

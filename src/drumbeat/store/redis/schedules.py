@@ -102,9 +102,12 @@ def _or_empty(number: int | None) -> Value:
     return "" if number is None else number
 
 
-def _expiry_fields(schedule: NewSchedule) -> list[str | None]:
-    """The last fields of JobHeader: trace, and when a job expires, if it does."""
-    return [] if schedule.expires is None else [None, f"+{schedule.expires}"]
+def _last_fields(schedule: NewSchedule) -> list[str | None]:
+    """Those of JobHeader behind the schedule: trace, when a job expires, if it does, parent, workflow, lane."""
+    expiry = None if schedule.expires is None else f"+{schedule.expires}"
+    if schedule.lane:
+        return [None, expiry, None, None, schedule.lane]
+    return [] if expiry is None else [None, expiry]
 
 
 def _definition_arguments(schedule: NewSchedule) -> list[Value]:
@@ -113,7 +116,7 @@ def _definition_arguments(schedule: NewSchedule) -> list[Value]:
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
     rest = (
         b","
-        + encode_json([*options, "", schedule.name, *_expiry_fields(schedule)])[1:]
+        + encode_json([*options, schedule.group, schedule.name, *_last_fields(schedule)])[1:]
         + b"\n"
         + schedule.args.encode()
     )

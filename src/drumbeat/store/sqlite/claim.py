@@ -24,7 +24,17 @@ ClaimedRows = str | list[tuple[JobId | None, tuple[Any, ...]]]
 class SqliteClaimRequest:
     """A claim with its parameters encoded on the caller's thread."""
 
-    __slots__ = ("claim", "has_limited", "has_lines", "has_releases", "include_malformed", "instance", "queues", "slots", "unblocks")
+    __slots__ = (
+        "claim",
+        "has_limited",
+        "has_lines",
+        "has_releases",
+        "include_malformed",
+        "instance",
+        "queues",
+        "slots",
+        "unblocks",
+    )
 
     def __init__(self, instance: InstanceId, claim: ClaimRequest) -> None:
         self.instance = instance
@@ -66,6 +76,8 @@ class SqliteClaimer:
             next_due = self._find_next_due(write.db, request.queues, write.now)
             if request.has_lines:
                 next_due = self._find_lanes_due(write.db, request, next_due, write.now)
+        elif request.has_lines and request.claim.slots is not None and request.slots <= 0:
+            self._find_lanes_due(write.db, request, None, write.now)  # has_limited
         if not picked:
             return "[]", next_due
         seqs = as_json(picked)

@@ -118,7 +118,9 @@ class SqliteCompletionWriter:
         requeued, attempts = pending_rows(instance, decided, keys)
         if attempts:
             write.db.run_rows(self._sql.insert_attempts, 7, without_none(attempts))
-        write.db.run_rows(self._sql.requeue, 9, without_none(requeued))
+        write.db.run_rows(self._sql.requeue, 10, without_none(requeued))
+        if moved := [job.id for job, to in decided if to.lane is not None]:
+            write.db.run(self._limits.place_moved, {"ids": as_json(moved)})
         if suspensions := suspension_rows(decided):
             write.db.run_rows(self._sql.insert_suspensions, 7, without_none(suspensions))
         write.notify(min(to.run_at for _, to in decided))

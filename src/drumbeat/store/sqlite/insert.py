@@ -7,6 +7,7 @@ from typing import cast
 import msgspec
 
 from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.lanes import split_lane
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
 from drumbeat.store.job_columns import NEW, attribute_path
@@ -24,6 +25,7 @@ from drumbeat.store.sqlite.statements import (
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
+_LANE_WIDTH = 5
 MIN_SIMILAR = 8
 """Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]
@@ -32,6 +34,7 @@ _required_values = attrgetter(*map(attribute_path, REQUIRED_COLUMNS))
 _nullable_values = attrgetter(*NULLABLE_COLUMNS)
 _shared_values = attrgetter(*map(attribute_path, SHARED_COLUMNS))
 _UNIQUE, _RUN_AT, _LANE = attrgetter("unique"), attrgetter("run_at"), attrgetter("lane")
+_read_lines = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _DELAY: "attrgetter[int]" = attrgetter("delay")
 
 
@@ -89,7 +92,7 @@ class SqliteInserter:
             else:
                 answers = self._find_created(write, jobs, created)
         if any(map(_LANE, jobs)):
-            self.enter_lanes(write, [job.id for job in jobs if job.lane])
+            self._enter_lanes(write, [job for job in jobs if job.lane])
         if any(answer.created for answer in answers):
             if set(map(_RUN_AT, jobs)) == {None}:
                 write.notify(now + min(map(_DELAY, jobs)))
@@ -125,13 +128,27 @@ class SqliteInserter:
                 fixed = (write.now, *group.shared)
             write.db.run_rows(statement, width + len(NODE_COLUMNS), inserted, fixed)
         if any(map(_LANE, jobs)):
-            self.enter_lanes(write, [job.id for job in jobs if job.lane])
+            self._enter_lanes(write, [job for job in jobs if job.lane])
 
     def enter_lanes(self, write: WriteContext, ids: Sequence[JobId]) -> None:
-        """These jobs are in the live table now: those that are pending enter their lanes."""
+        """These jobs are live again: those that are pending enter their lanes."""
         facts = {"ids": as_json(ids), "now": write.now}
         write.db.run(self._limits.set_places, facts)
         write.db.run(self._limits.enter_lanes, facts)
+
+    def _enter_lanes(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
+        """As `enter_lanes` for jobs that are new. One that was not inserted after all costs its lane a look."""
+        heads: dict[tuple[str, str], tuple[int, int]] = {}
+        for job in jobs:
+            place = (job.queue, job.lane)
+            run_at = write.now + job.delay if job.run_at is None else job.run_at
+            head_at, levels = heads.get(place, (run_at, 0))
+            heads[place] = (min(head_at, run_at), levels | 1 << job.priority)
+        entered = [(*place, split_lane(place[1])[0], *head) for place, head in heads.items()]
+        write.db.run_rows(self._limits.enter_new_lanes, _LANE_WIDTH, entered, (write.now,))
+        ordered = set(_read_lines(write.db.value(self._limits.ordered_lines)))
+        if placed := [job.id for job in jobs if (job.queue, split_lane(job.lane)[0]) in ordered]:
+            write.db.run(self._limits.set_places, {"ids": as_json(placed), "now": write.now})
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0

@@ -109,7 +109,13 @@ class SqliteInspect(SqliteOperations):
     async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
         if job.state is not JobState.PENDING or job.blocked_on is not None:
             return 0
-        place = {"queue": job.queue, "lane": job.lane, "priority": job.priority, "run_at": to_us(job.run_at), "id": job.id}
+        place = {
+            "queue": job.queue,
+            "lane": job.lane,
+            "priority": job.priority,
+            "run_at": to_us(job.run_at),
+            "id": job.id,
+        }
         parameters = place | {"now": self._clock.now_us(), "limit": limit}
         count: int = await self._admin_reader.read(lambda db: db.value(self._sql.ahead, parameters))
         return count

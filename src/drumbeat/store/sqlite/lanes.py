@@ -100,7 +100,9 @@ class SqliteLaneClaimer:
                 )
                 for position, each in enumerate(picked)
             ]
-            write.db.run_rows(self._sql.settle_lanes, _SETTLE_WIDTH, [_row(lane) for lane in settled], (queue, write.now))
+            write.db.run_rows(
+                self._sql.settle_lanes, _SETTLE_WIDTH, [_row(lane) for lane in settled], (queue, write.now)
+            )
             got = [seq for each in picked for seq in each.seqs]
             seqs += got
             used += len(got) if is_limited(line.policy, None if whole is None else whole.policy) else 0
@@ -136,16 +138,17 @@ class SqliteLaneClaimer:
         facts = {"queue": queue, "name": line.name, "running": line.running, "starts": as_json(line.starts)}
         write.db.run(self._sql.start_line, facts)
 
-    def _look(
-        self, write: WriteContext, queue: str, line: LineState, shares: Sequence[LaneShare]
-    ) -> list[Picked]:
+    def _look(self, write: WriteContext, queue: str, line: LineState, shares: Sequence[LaneShare]) -> list[Picked]:
         if line.policy.order:
             return self._look_in_order(write, queue, line, shares)
         wanted = [(share.lane.name, level) for share in shares for level in LEVELS if share.lane.levels >> level & 1]
         limit = 1 + max(share.wanted for share in shares)
         facts = {"queue": queue, "wanted": as_json(wanted), "limit": limit}
         heads = iter(_read_heads(write.db.value(self._sql.jobs_of_lanes, facts)))
-        return [_choose(share, {level: next(heads) for level in LEVELS if share.lane.levels >> level & 1}, write.now) for share in shares]
+        return [
+            _choose(share, {level: next(heads) for level in LEVELS if share.lane.levels >> level & 1}, write.now)
+            for share in shares
+        ]
 
     def _look_in_order(
         self, write: WriteContext, queue: str, line: LineState, shares: Sequence[LaneShare]

@@ -81,7 +81,8 @@ class SqliteLimits(SqliteOperations):
         self, queue: str, line: str, group: str, *, bounds: Bounds | None, weight: int | None
     ) -> bool:
         return await self._writer.write(
-            partial(_change_group, self), (queue, line, LaneState(lane_name(line, group), own_bounds=bounds, own_weight=weight))
+            partial(_change_group, self),
+            (queue, line, LaneState(lane_name(line, group), own_bounds=bounds, own_weight=weight)),
         )
 
     async def list_lines(self) -> list[LineInfo]:
@@ -102,7 +103,9 @@ class SqliteLimits(SqliteOperations):
             for row in await self._admin_reader.read(self._read_lines)
         ]
 
-    async def list_groups(self, queue: str, line: str, *, after: str | None = None, limit: int = 100) -> list[GroupInfo]:
+    async def list_groups(
+        self, queue: str, line: str, *, after: str | None = None, limit: int = 100
+    ) -> list[GroupInfo]:
         start = "" if after is None else lane_name(line, after)
         facts = {"queue": queue, "name": line, "after": start, "limit": limit}
         return await self._read_groups(self._sql.groups, facts)
@@ -128,7 +131,9 @@ class SqliteLimits(SqliteOperations):
         found, lines = await self._admin_reader.read(read)
         policies = {(line.queue, line.line): line.policy for line in lines}
         now = self._clock.now_us()
-        return [_to_group(row, policies.get((row.queue, split_lane(row.lane.name)[0]), LinePolicy()), now) for row in found]
+        return [
+            _to_group(row, policies.get((row.queue, split_lane(row.lane.name)[0]), LinePolicy()), now) for row in found
+        ]
 
     async def _limit_lanes(self, queue: str, line: str, policy: LinePolicy) -> None:
         """Let the lanes of a line stand under new limits, in pieces."""
@@ -138,7 +143,9 @@ class SqliteLimits(SqliteOperations):
 
     # On the writer's thread.
 
-    def set_policy(self, write: WriteContext, queue: str, line: str, before: LinePolicy | None, policy: LinePolicy) -> None:
+    def set_policy(
+        self, write: WriteContext, queue: str, line: str, before: LinePolicy | None, policy: LinePolicy
+    ) -> None:
         facts = {
             "queue": queue,
             "name": line,
@@ -148,7 +155,9 @@ class SqliteLimits(SqliteOperations):
         }
         write.db.run(self._sql.set_policy, facts)
         if bool(policy.order) != bool(before and before.order):
-            write.db.run(self._sql.order_line if policy.order else self._sql.unorder_line, {"queue": queue, "name": line})
+            write.db.run(
+                self._sql.order_line if policy.order else self._sql.unorder_line, {"queue": queue, "name": line}
+            )
 
 
 def _declare(

@@ -164,6 +164,7 @@ class SqliteSchedules(SqliteOperations):
             write.db.run(self._parts.sql.jobs.request_cancel, {"ids": as_json(batch.request_cancel)})
         if batch.jobs:
             write.db.run(self._sql.insert_jobs, {"jobs": as_json(batch.jobs), "now": write.now})
+            self._parts.completion.inserter.enter_lanes(write, [each.job for each in batch.jobs])
         if batch.earliest_run_at is not None:
             write.notify(batch.earliest_run_at)
         if batch.records:

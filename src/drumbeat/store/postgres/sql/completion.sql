@@ -80,7 +80,7 @@ SELECT count(*)
 
 -- name: requeue
 -- Make locked running jobs pending again.
--- Columns: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended.
+-- Columns: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended, lane. The group is that of the lane.
 UPDATE drumbeat.job
    SET state = 'pending',
        instance = NULL,
@@ -91,10 +91,12 @@ UPDATE drumbeat.job
            = (back.run_at, back.failures, back.crashes, back."unique", back.blocked_on, back.blocked_since),
        error = coalesce(back.error, job.error),
        suspended = back.suspended,
-       expires_at = CASE WHEN back.suspended IS NULL THEN job.expires_at END
+       expires_at = CASE WHEN back.suspended IS NULL THEN job.expires_at END,
+       "group" = CASE WHEN back.lane IS NULL THEN job."group" ELSE substr(back.lane, strpos(back.lane, ' ') + 1) END,
+       lane = coalesce(back.lane, job.lane)
   FROM unnest($1::text[]::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::text[], $6::text[], $7::bigint[],
-              $8::text[], $9::text[])
-       AS back (id, run_at, failures, crashes, "unique", blocked_on, blocked_since, error, suspended)
+              $8::text[], $9::text[], $10::text[])
+       AS back (id, run_at, failures, crashes, "unique", blocked_on, blocked_since, error, suspended, lane)
  WHERE job.id = ANY ($1::text[]::uuid[])
    AND job.id = back.id;
 

@@ -145,15 +145,15 @@ SELECT wanted.schedule, wanted.at
 -- name: enqueue
 -- Create jobs from their schedules. Columns: schedule, id, due_at, run_at, blocked_on.
 INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout, crash_limit,
-                          blocked_on, blocked_since, on_dead, schedule, expires_at)
+                          blocked_on, blocked_since, on_dead, "group", lane, schedule, expires_at)
 SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature, drumbeat.now_us(), fired.due_at, fired.run_at,
        plan.retries, plan.timeout, plan.crash_limit, fired.blocked_on,
-       CASE WHEN fired.blocked_on IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule,
+       CASE WHEN fired.blocked_on IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, plan."group", plan.lane, fired.schedule,
        fired.due_at + plan.expires
   FROM unnest($1::text[], $2::text[]::uuid[], $3::bigint[], $4::bigint[], $5::text[])
        AS fired (schedule, id, due_at, run_at, blocked_on)
  CROSS JOIN LATERAL (
-       SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead, expires
+       SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead, expires, "group", lane
          FROM drumbeat.schedule
         WHERE schedule.name = fired.schedule
         LIMIT 1) AS plan;

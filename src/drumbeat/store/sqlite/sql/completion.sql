@@ -71,7 +71,7 @@ SELECT {{dead from job, state = 'dead', outcome = nullif(ended.column2, -1), sta
 
 -- name: requeue
 -- Make running jobs pending again.
--- Columns of a row: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended.
+-- Columns of a row: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error, suspended, lane. The group is that of the lane.
 UPDATE drumbeat_job
    SET state = 'pending',
        instance = NULL,
@@ -86,8 +86,10 @@ UPDATE drumbeat_job
        blocked_since = nullif(back.column7, -1),
        error = ifnull(nullif(back.column8, -1), error),
        suspended = nullif(back.column9, -1),
-       expires_at = CASE WHEN back.column9 = -1 THEN expires_at END
-  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS back
+       expires_at = CASE WHEN back.column9 = -1 THEN expires_at END,
+       "group" = CASE WHEN back.column10 = -1 THEN "group" ELSE substr(back.column10, instr(back.column10, ' ') + 1) END,
+       lane = ifnull(nullif(back.column10, -1), lane)
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS back
  WHERE drumbeat_job.id = back.column1;
 
 -- name: insert_attempts

@@ -138,6 +138,20 @@ SELECT job.queue, job.lane, substr(job.lane, 1, instr(job.lane, ' ') - 1), min(j
     ON CONFLICT (queue, name) DO UPDATE SET head_at = min(ifnull(head_at, excluded.head_at), excluded.head_at),
                                             levels = levels | excluded.levels;
 
+-- name: enter_new_lanes
+-- ?1 now. Columns of a row: queue, name, line, when its first job is due, the levels of its jobs.
+INSERT INTO drumbeat_lane (queue, name, line, head_at, levels, used_at)
+SELECT column1, column2, column3, column4, column5, ?1
+  FROM (VALUES (?, ?, ?, ?, ?))
+ WHERE column1 <> -1
+    ON CONFLICT (queue, name) DO UPDATE SET head_at = min(ifnull(head_at, excluded.head_at), excluded.head_at),
+                                            levels = levels | excluded.levels;
+
+-- name: ordered_lines
+SELECT json_group_array(json_array(queue, name))
+  FROM drumbeat_line
+ WHERE "order" <> '';
+
 -- name: set_places
 -- Jobs of lanes whose jobs run in the order of enqueue get their place in it.
 UPDATE drumbeat_job
@@ -150,6 +164,17 @@ UPDATE drumbeat_job
                 WHERE line.queue = drumbeat_job.queue
                   AND line.name = substr(drumbeat_job.lane, 1, instr(drumbeat_job.lane, ' ') - 1)
                   AND line."order" <> '');
+
+-- name: place_moved
+-- Jobs that have moved to another lane get their place in its order, if it has one.
+UPDATE drumbeat_job
+   SET place = CASE WHEN EXISTS (SELECT 1
+                                   FROM drumbeat_line AS line
+                                  WHERE line.queue = drumbeat_job.queue
+                                    AND line.name = substr(drumbeat_job.lane, 1, instr(drumbeat_job.lane, ' ') - 1)
+                                    AND line."order" <> '')
+                    THEN ifnull(place, created_at) END
+ WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: line
 -- [declared, version, override, policy]

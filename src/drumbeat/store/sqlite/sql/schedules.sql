@@ -124,11 +124,11 @@ SELECT json_group_array(json_array(fire.schedule, fire.at))
 -- name: insert_jobs
 -- Create jobs from their schedules. For each: [schedule, id, due_at, run_at, blocked_on].
 INSERT INTO drumbeat_job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout,
-                          crash_limit, blocked_on, blocked_since, on_dead, schedule, expires_at)
+                          crash_limit, blocked_on, blocked_since, on_dead, "group", lane, schedule, expires_at)
 SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, plan.args, plan.signature, :now,
        json_extract(fired.value, '$[2]'), json_extract(fired.value, '$[3]'), plan.retries, plan.timeout, plan.crash_limit,
        json_extract(fired.value, '$[4]'), CASE WHEN json_extract(fired.value, '$[4]') IS NOT NULL THEN :now END,
-       plan.on_dead, plan.name, json_extract(fired.value, '$[2]') + plan.expires
+       plan.on_dead, plan."group", plan.lane, plan.name, json_extract(fired.value, '$[2]') + plan.expires
   FROM json_each(:jobs) AS fired
  CROSS JOIN drumbeat_schedule AS plan
  WHERE plan.name = json_extract(fired.value, '$[0]');

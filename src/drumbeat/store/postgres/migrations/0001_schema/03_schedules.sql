@@ -16,6 +16,9 @@ CREATE TABLE drumbeat.schedule (
     on_dead        text COLLATE "C",
     -- How long after its fire time a job expires.
     expires        bigint,
+    -- Of its jobs.
+    "group"        text NOT NULL DEFAULT '',
+    lane           text NOT NULL DEFAULT '',
     catch_up       text COLLATE "C" NOT NULL,
     catch_up_limit integer NOT NULL,
     max_late       bigint,

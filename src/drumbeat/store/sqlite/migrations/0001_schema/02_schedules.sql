@@ -16,6 +16,9 @@ CREATE TABLE drumbeat_schedule (
     on_dead        TEXT,
     -- How long after its fire time a job expires.
     expires        INTEGER,
+    -- Of its jobs.
+    "group"        TEXT NOT NULL DEFAULT '',
+    lane           TEXT NOT NULL DEFAULT '',
     catch_up       TEXT NOT NULL,
     catch_up_limit INTEGER NOT NULL,
     max_late       INTEGER,

@@ -46,12 +46,12 @@ CREATE INDEX drumbeat_lane_ready
 -- A job of a lane that becomes pending, or due earlier, moves its lane; one that has run gives its room back. No claim writes these
 -- columns, so this costs plain jobs nothing when they are claimed.
 CREATE TRIGGER drumbeat_job_moved
- AFTER UPDATE OF run_at, blocked_on ON drumbeat_job
-  WHEN NEW.lane <> ''
+ AFTER UPDATE OF run_at, blocked_on, lane ON drumbeat_job
+  WHEN OLD.lane <> '' OR NEW.lane <> ''
 BEGIN
     INSERT INTO drumbeat_lane (queue, name, line, head_at, levels)
     SELECT NEW.queue, NEW.lane, substr(NEW.lane, 1, instr(NEW.lane, ' ') - 1), NEW.run_at, 1 << NEW.priority
-     WHERE NEW.state = 'pending' AND NEW.blocked_on IS NULL
+     WHERE NEW.lane <> '' AND NEW.state = 'pending' AND NEW.blocked_on IS NULL
         ON CONFLICT (queue, name) DO UPDATE SET head_at = min(ifnull(head_at, excluded.head_at), excluded.head_at),
                                                 levels = levels | excluded.levels;
     UPDATE drumbeat_lane
@@ -64,6 +64,7 @@ BEGIN
        SET running = running - 1
      WHERE OLD.state = 'running'
        AND NEW.state <> 'running'
+       AND OLD.lane <> ''
        AND queue = OLD.queue
        AND name IN ('', substr(OLD.lane, 1, instr(OLD.lane, ' ') - 1))
        AND is_limited;
