@@ -1,18 +1,20 @@
 """Limits on Redis, beyond the contract: parked claims, bounded scripts, memory, damage, a full server."""
 
 import time
+from typing import Any
 
+import msgspec
 import pytest
 import redis.asyncio as driver
 
 from drumbeat.core.claim import blocked_on_task
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job import OutcomeKind, Unique
 from drumbeat.core.lanes import MAX_LANES
 from drumbeat.core.limits import Bounds, LineChange
-from drumbeat.ids import pack_id
+from drumbeat.ids import new_job_id, pack_id
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.redis import RedisStore
-from tests.contract.lanes import add_jobs, ask, asking, declare, finish, groups_of, lane_job, take
+from tests.contract.lanes import add_jobs, ask, asking, declare, finish, groups_of, lane_job, released_into, take
 from tests.contract.making import HOUR, add, exchange, ids, new_job, outcome, report, wanting, worker
 from tests.engines.redis.conftest import open_redis
 from tests.engines.redis.test_full_server import fill, pad
@@ -242,6 +244,31 @@ async def test_a_key_of_another_type_breaks_no_claim(redis: RedisStore, key: str
     [late] = await add_jobs(redis, "a", 1)
     found += ids(await take(redis, instance))
     assert {plain, late} <= set(found)
+
+
+async def test_a_job_that_moves_to_another_lane_keeps_all_else(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await declare(redis, each=ONE)
+    moved = new_job(
+        args='{"name":"a\\n\\"]"}',
+        key='k"]\\',
+        unique=Unique.LIVE,
+        retries=3,
+        timeout=7_000_000,
+        group='of "old"',
+        trace='00-"t"',
+        expires=HOUR,
+        on_dead="mourn",
+    )
+    await add(redis, moved, new_job(id=new_job_id(), queue="plain"))
+    before = await get_job(redis, moved.id)
+    for lane in ('greet of "new", \\é]', "greet ", ""):
+        [job] = await take(redis, instance)
+        await exchange(redis, instance, [released_into(lane, job)])
+        after = await get_job(redis, moved.id)
+        assert (after.lane, after.group) == (lane, lane.partition(" ")[2])
+        same: dict[str, Any] = {"group": before.group, "lane": "", "token": before.token}
+        assert msgspec.structs.replace(after, **same) == before
 
 
 async def test_an_id_without_a_job_leaves_no_room_taken(redis: RedisStore) -> None:

@@ -130,9 +130,9 @@ class CompletionClient:
 
 def _claim_arguments(claim: ClaimRequest | None, reply_channel: str) -> list[Value]:
     if claim is None:
-        return [-1, 0, "", 0, 0]
-    slots = claim.limit if claim.slots is None else claim.slots
-    values: list[Value] = [max(0, claim.limit), max(0, slots), reply_channel, len(claim.queues)]
+        return [-1, "", "", 0, 0]
+    slots: Value = "" if claim.slots is None else max(0, claim.slots)
+    values: list[Value] = [max(0, claim.limit), slots, reply_channel, len(claim.queues)]
     for queue, share in claim.queues:
         values += (queue, max(0, share))
     # In order, so that blocked jobs are claimed in the same order on every engine.
@@ -161,11 +161,13 @@ def outcome_arguments(outcome: Outcome) -> list[Value]:
         outcome.blocked_on or "",
         b"" if outcome.error is None else encode_json(outcome.error),
         *follow_up_arguments(outcome.follow_up),
-        *_suspension_arguments(outcome),
+        *_arguments_of_kind(outcome),
     ]
 
 
-def _suspension_arguments(outcome: Outcome) -> list[Value]:
+def _arguments_of_kind(outcome: Outcome) -> list[Value]:
+    if outcome.kind is OutcomeKind.RELEASED:
+        return [0] if outcome.lane is None else [1, outcome.lane]
     if outcome.kind is not OutcomeKind.SUSPENDED:
         return []
     if (suspension := outcome.suspension) is None:

@@ -3,7 +3,7 @@
 -- include: _lane_claim
 -- include: _assign_jobs
 
-local unpaused_queues, pick_jobs, next_due_at, unpark_claim, park_claim
+local unpaused_queues, pick_jobs, next_due_at, find_limited, unpark_claim, park_claim
 do
 
 -- Returns the keys of a queue's due jobs, most urgent priority first, and how many of them exist. A single one is nearly always
@@ -86,16 +86,16 @@ unpaused_queues = function(claim)
   return open, shares
 end
 
--- As pop_due, also from lanes: plain jobs and each line take turns.
+-- As pop_due, also from lanes: plain jobs and each line that is ready take turns.
 local function pop_queue(queue, wanted, picked, claim)
-  local lines = has_lanes() and #lanes().lines_of(queue) or 0
-  if lines == 0 then
+  local ready = has_lanes() and claims_of_lanes().look(queue, wanted, claim) or {}
+  if #ready == 0 then
     return pop_due(queue, wanted, picked)
   end
-  local kinds = lines + 1
+  local kinds = #ready + 1
   local share = math.floor(wanted / kinds) + (now % kinds < wanted % kinds and 1 or 0)
   local plain = share > 0 and pop_due(queue, share, picked) or 0
-  local total = plain + claims_of_lanes().pick(queue, wanted - plain, claim, picked)
+  local total = plain + claims_of_lanes().pick(queue, ready, wanted - plain, claim, picked)
   if plain == share and total < wanted then
     total = total + pop_due(queue, wanted - total, picked)
   end
@@ -143,6 +143,14 @@ next_due_at = function(queues, claim)
     end
   end
   return first
+end
+
+-- Finds out whether jobs of limited lines are left for which a claim has no slots.
+find_limited = function(queues, claim)
+  for _, queue in ipairs(queues) do
+    local _, has_limited = claims_of_lanes().next_at(queue, claim)
+    claim.has_limited = claim.has_limited or has_limited
+  end
 end
 
 unpark_claim = function(instance)

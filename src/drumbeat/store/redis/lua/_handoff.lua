@@ -112,7 +112,8 @@ serve_parked_claims = function()
     local picked, limit = {}, math.min(claim.limit, MAX_GIVEN_OF_LANES)
     for queue in pairs(ready) do
       if #picked < limit and find(claim.queues, '\n' .. queue .. '\n', 1, true) then
-        claims_of_lanes().pick(queue, limit - #picked, claim, picked)
+        local found = claims_of_lanes().look(queue, limit - #picked, claim)
+        claims_of_lanes().pick(queue, found, limit - #picked, claim, picked)
       end
     end
     local ids, bodies, mores = assign_jobs(claim.instance, picked, claim.places)

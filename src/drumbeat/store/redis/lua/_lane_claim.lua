@@ -113,7 +113,14 @@ local function claims_of_lanes()
   end
 
   -- The ready lanes of the lines of a queue that have room and slots: {line, lanes} for each.
-  local function look(queue, places, claim)
+  function claims.look(queue, places, claim)
+    if claim.lanes_left <= 0 then
+      return {}
+    end
+    tools.write()
+    if rules.find_line_room(tools.line(queue, '')) <= 0 then
+      return {}
+    end
     local lists, names, whole = {}, tools.lines_of(queue), tools.line(queue, '')
     local most = math.max(1, math.min(places, math.floor(claim.lanes_left / math.max(1, #names))))
     for _, name in ipairs(names) do
@@ -127,19 +134,15 @@ local function claims_of_lanes()
         end
       end
     end
-    return lists, whole
+    return lists
   end
 
-  -- Claims at most so many jobs of lanes of a queue. `claim.places` are the lanes of picked jobs. Returns how many.
-  function claims.pick(queue, places, claim, picked)
-    if claim.lanes_left <= 0 or places <= 0 then
+  -- Claims at most so many jobs of lanes of a queue, as `look` found them. `claim.places` are the lanes of picked jobs. Returns how many.
+  function claims.pick(queue, lists, places, claim, picked)
+    if #lists == 0 or places <= 0 then
       return 0
     end
-    tools.write()
-    local lists, whole = look(queue, places, claim)
-    if #lists == 0 or rules.find_line_room(whole) <= 0 then
-      return 0
-    end
+    local whole = tools.line(queue, '')
     local dealt, got_all = rules.deal(lists, whole, places, claim.slots), 0
     for n, list in ipairs(lists) do
       local line, got_line = list.line, 0

@@ -246,6 +246,39 @@ local function make_pending(job)
   call('SADD', P .. 'queues', job.queue)
 end
 
+-- The fields of a JSON array of scalars, as texts: numbers are not rounded.
+local function split_fields(text)
+  local fields, at, start, is_text = {}, 2, 2, false
+  while at <= #text do
+    local char = sub(text, at, at)
+    if char == '\\' then
+      at = at + 1
+    elseif char == '"' then
+      is_text = not is_text
+    elseif not is_text and (char == ',' or char == ']') then
+      fields[#fields + 1], start = sub(text, start, at - 1), at + 1
+    end
+    at = at + 1
+  end
+  return fields
+end
+
+-- Puts a job that was claimed into another lane ('': none), and its group with it.
+local function change_lane(job, lane)
+  local stop = find(job.body, '\n', 1, true)
+  local fields = split_fields(sub(job.body, 2, stop - 1))
+  for i = #fields + 1, 18 do
+    fields[i] = i == 13 and '""' or 'null'
+  end
+  fields[12], fields[18] = cjson.encode(match(lane, '^[^ ]* (.*)$') or ''), cjson.encode(lane)
+  job.body = job.flag .. '[' .. table.concat(fields, ',') .. ']' .. sub(job.body, stop)
+  safe_write('HSET', P .. 'job:' .. job.bucket, job.id, job.body)
+  job.lane = lane ~= '' and lane or nil
+  if job.lane then
+    note_lanes(job.queue)
+  end
+end
+
 -- Makes a pending job due now.
 local function make_due_now(job)
   local more = job.more
@@ -336,6 +369,9 @@ local function return_to_pending(job, run, crashes)
   local kind, more = run.kind, job.more
   local started = run.started ~= '' or (kind ~= 'released' and kind ~= 'blocked')
   release_hold(job)
+  if run.lane then
+    change_lane(job, run.lane)
+  end
   more.token, more.crashes = job.token, crashes
   if kind == 'retry' then
     more.failures = more.failures + 1

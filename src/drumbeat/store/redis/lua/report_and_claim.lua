@@ -1,13 +1,13 @@
 -- Records outcomes and claims the next jobs.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 limit (-1: no claim), 3 how many of these may be of limited lines, 4 the reply channel for a parked claim (or ''), 5 number
+-- ARGV: 1 instance, 2 limit (-1: no claim), 3 how many of these may be of limited lines ('': all), 4 the reply channel for a parked claim (or ''), 5 number
 -- of queues, then queue and share of each; number of unblocks, then these; number of follow-ups of successes, then of each: id of the
 -- job that succeeded, follow-up (see _transitions.lua: read_follow_up); number of lanes, then queue and name of each; number of groups
 -- of successes, then of each: token, task (or '', see succeed), how many, 1 if they are of lanes, and id, record of each (the JSON array
 -- of _transitions.lua: format_end_record; finished_at null: now), and the number of its lane;
 -- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, follow-up
 -- (see _transitions.lua: read_follow_up); of one that is suspended also: kind and name of its step ('' for none), signal (or ''),
--- until (or '': delay from now)
+-- until (or '': delay from now); of one that is released: 0, or 1 and the lane that it moves to
 -- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
 -- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0; 1 if releases are left, else 0; 1 if
 -- there are jobs of limited lines that the claim had no slots for, else 0
@@ -24,7 +24,7 @@ end
 local instance = arg()
 local held = P .. 'held:' .. instance
 local claim = {
-  limit = tonumber(arg()), slots = tonumber(arg()), reply_channel = arg(), queues = {}, shares = {}, unblocks = {}, lanes_left = MAX_LANES,
+  limit = tonumber(arg()), slots = arg(), reply_channel = arg(), queues = {}, shares = {}, unblocks = {}, lanes_left = MAX_LANES,
   places = {},
 }
 for i = 1, tonumber(arg()) do
@@ -34,6 +34,9 @@ end
 for i = 1, tonumber(arg()) do
   claim.unblocks[i] = arg()
 end
+
+claim.has_slots = claim.slots ~= ''
+claim.slots = tonumber(claim.slots) or claim.limit
 
 local success_follow_ups = nil
 for _ = 1, tonumber(arg()) do
@@ -256,6 +259,9 @@ for _ = 1, others do
   if run.kind == 'suspended' then
     run.step, run.step_name, run.signal, run.till = unpack(ARGV, at, at + 3)
     at = at + 4
+  elseif run.kind == 'released' then
+    run.lane = ARGV[at] == '1' and ARGV[at + 1] or nil
+    at = at + (run.lane and 2 or 1)
   end
   local job = is_current(safe_read('ZSCORE', held, id), token) and load_held_job(instance, id, tonumber(token))
   if job then
@@ -292,6 +298,8 @@ if claim.limit >= 0 then
   local picked = lives and pick_jobs(claim, open, shares) or {}
   if #picked < claim.limit then
     next_due = next_due_at(open, claim) or false
+  elseif lives and claim.has_slots and claim.slots <= 0 and has_lanes() then
+    find_limited(open, claim)
   end
   if #picked > 0 then
     ids, bodies, mores = assign_jobs(instance, picked, claim.places)
