@@ -25,6 +25,7 @@ from tests.waiting import until
 ONE = Bounds(1)
 LANE = "{drumbeat}:lane:default\0greet"
 READY = "{drumbeat}:ready:default\0greet"
+LINE = "{drumbeat}:line:default\0greet"
 
 
 async def test_a_job_of_a_lane_is_handed_over_with_the_call_that_adds_it(redis: RedisStore, url: str) -> None:
@@ -352,3 +353,50 @@ async def test_queues_without_lines_ask_one_thing_more(redis: RedisStore, url: s
     await client.aclose()
     of_lanes = [command for command in asked if any(word in command for word in (":lane", ":line", ":ready"))]
     assert of_lanes == ["EXISTS {drumbeat}:lane_queues"] * 3
+
+
+async def test_an_order_that_was_left_half_made_is_finished_by_the_sweep(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await declare(redis, order="hold")
+    wanted = [(await add_jobs(redis, "a", 1, priority=9 - number))[0] for number in range(3)]
+    await redis._pool.command("HSET", LINE, "reordering", 1)
+    for priority in (7, 8, 9):  # as if their scores were of another order
+        await redis._pool.command(
+            "ZADD", f"{{drumbeat}}:lane_due:default\0greet a:{priority}", 10 - priority, pack_id(wanted[9 - priority])
+        )
+    answer = await ask(redis, instance)
+    assert answer.jobs == [] and answer.next_due_at is not None and answer.next_due_at > answer.now
+    await redis.limits.sweep(0, 10)
+    for id in wanted:
+        [job] = await take(redis, instance)
+        assert job.id == id
+        await finish(redis, instance, job)
+
+
+async def test_a_line_of_very_many_jobs_gets_and_loses_its_order(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await declare(redis, each=ONE)
+    early, late = lane_job("a", priority=9), lane_job("b", priority=9)
+    await add(redis, early, late)
+    await redis.jobs.add([lane_job(group, priority=5) for group in ("a", "b") for _ in range(2_500)])
+    [later] = await add_jobs(redis, "a", 1, delay=HOUR, priority=0)
+    await declare(redis, order="skip", version=2)
+    first = await take(redis, instance)
+    assert ids(first) == [early.id, late.id]
+    await finish(redis, instance, *first, kind=OutcomeKind.RELEASED)
+    await declare(redis, each=Bounds(2_600), version=3)
+    claimed = ids(await take(redis, instance, limit=6_000))
+    assert len(claimed) == 5_002 and later not in claimed
+    assert claimed.index(early.id) == 2_500, "its priority counts again"
+
+
+async def test_limits_of_very_many_full_lanes_are_raised_in_pieces(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await declare(redis, each=ONE)
+    await redis.jobs.add([lane_job(f"g{number}") for number in range(2_100) for _ in range(2)])
+    held = 0
+    while jobs := await take(redis, instance, limit=200):
+        held += len(jobs)
+    assert held == 2_100
+    await declare(redis, each=Bounds(2), version=2)
+    assert await redis._pool.command("ZCARD", READY) == 2_100
