@@ -1,5 +1,5 @@
-"""`python -m bench.limits --engine sqlite`: what limits cost a claim. Rates of claim and finish in one exchange, on a store that
-was filled first, by one caller without handlers; in rounds, medians and spread. Compare within one run only.
+"""`python -m bench.limits --engine sqlite`: what limits cost a claim. Rates of claim and finish in one exchange, on a store
+that was filled first, by one caller without handlers; in rounds, medians and spread. Compare within one run only.
 
 plain        jobs without a policy
 fair10       10 groups that take turns

@@ -85,6 +85,7 @@ class Drumbeat(ScheduleDecorators, RoomDecorators, AroundDecorators, SignalCalls
         self.tasks = internals.tasks
         self.schedules = internals.schedules
         self.instances = internals.instances
+        self.limits = internals.limits
         self.locks = internals.locks
         self.stats = internals.stats
         self.audit = internals.audit

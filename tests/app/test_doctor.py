@@ -62,6 +62,7 @@ async def test_where_nothing_is_wrong_everything_that_was_looked_at_is_ok(app: D
             "schedules",
             "locks",
             "dependencies",
+            "limits",
             "running jobs",
             "dead letters",
             "stored records",

@@ -74,6 +74,8 @@ async def produce_singly() -> None:
             else:
                 (task,) = dice.choices(tasks, weights)
                 group.create_task(client.survive(lambda t=task, n=number: enqueue_one(t, n)))  # type: ignore[misc]
+            if dice.random() < 0.2:
+                group.create_task(client.survive(lambda n=number: enqueue_limited(n)))  # type: ignore[misc]
             if dice.random() < float(os.environ.get("CHAOS_POISON", "0.002")):
                 group.create_task(client.survive(lambda n=number: enqueue([program.poison.bind(n)])))  # type: ignore[misc]
             await SYSTEM.sleep(dice.uniform(0.0, 0.2))
@@ -93,6 +95,12 @@ async def enqueue_saga() -> None:
     number = dice.getrandbits(30)
     [handle] = await enqueue([program.saga.bind(number)])
     await send_signals(app, handle.id, number, dice)
+
+
+async def enqueue_limited(number: int) -> None:
+    """A few jobs of one group, that must not all run at once."""
+    task = dice.choice((program.limited, program.rated, program.ordered)).using(group=f"tenant:{dice.randint(1, 3)}")
+    await enqueue([task.bind(number + n) for n in range(dice.randint(1, 5))], whole=True)
 
 
 async def enqueue_unique(number: int, key: str) -> None:

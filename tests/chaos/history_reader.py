@@ -8,12 +8,14 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.chaos.journal import Entry
-from tests.chaos.program import FORWARDED, INTERRUPTIBLE, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
+from tests.chaos.program import FORWARDED, INTERRUPTIBLE, LIMITS, PERIOD, POISONOUS, SCHEDULE, TIMEOUTS
 from tests.proof import history as proof
 from tests.proof.call_observer import LISTS
 from tests.proof.final_state import read_fire, read_job, read_signals
 
 PAGE = 1_000
+CLOCK_SLACK_US = 50_000
+"""Workers estimate the store's clock, by which they say when a run has ended."""
 
 
 def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance], *, grace: float) -> proof.History:
@@ -21,6 +23,8 @@ def build_history(entries: Sequence[Entry], disturbances: list[proof.Disturbance
         disturbances=disturbances, timeouts=TIMEOUTS, poisonous=POISONOUS, grace=grace, forwarded=FORWARDED
     )
     history.interruptible = INTERRUPTIBLE
+    history.limits = LIMITS
+    history.clock_slack_us = CLOCK_SLACK_US
     history.policies[SCHEDULE] = proof.SchedulePolicy(period=PERIOD, overlap="allow")
     asks: dict[str, proof.Enqueued] = {}
     answers: dict[str, str] = {}

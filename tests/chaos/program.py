@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drumbeat import Drumbeat, LeaderChanged, Snooze, current_job
+from drumbeat import Drumbeat, LeaderChanged, Limit, Snooze, current_job
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import LockLost
 from drumbeat.retry import Backoff
@@ -17,6 +17,7 @@ from tests.chaos import journal, stalls
 from tests.chaos.recorded_calls import record_calls
 from tests.chaos.sagas import perform_parts
 from tests.chaos.shared_clock import SharedClock
+from tests.proof.history import TaskLimits
 
 FENCE = "CHAOS_FENCE"
 CLOCK = SharedClock.of_environment()
@@ -28,6 +29,11 @@ PERIOD = 1
 INTERRUPTIBLE = ("slow",)
 SLOTS = int(os.environ.get("DRUMBEAT_CONCURRENCY", "10"))
 """Of this process."""
+LIMITS = {
+    "limited": TaskLimits(per_group=2, whole=3),
+    "rated": TaskLimits(rate=5, per=1.0),
+    "ordered": TaskLimits(per_group=1, is_ordered=True),
+}
 FORWARDED = ("notice",)
 RECEIVER = "CHAOS_RECEIVER"
 
@@ -163,6 +169,30 @@ async def mortal(number: int, seconds: float, failures: int) -> str:
 async def saga(number: int) -> str:
     with recorded() as run:
         await perform_parts(current_job(), number, run.number)
+    return str(run.result)
+
+
+@app.task(
+    retries=50, backoff=QUICK, limits=[Limit(concurrency=2, per_group=True), Limit(concurrency=LIMITS["limited"].whole)]
+)
+async def limited(number: int) -> str:
+    with recorded() as run:
+        await SYSTEM.sleep(number % 20 / 100)
+    return str(run.result)
+
+
+@app.task(retries=50, backoff=QUICK, limits=[Limit(rate=5, per="1s", per_group=True)])
+def rated(number: int) -> str:
+    with recorded() as run:
+        pass
+    return str(run.result)
+
+
+@app.task(retries=50, backoff=QUICK, order=True)
+async def ordered(number: int) -> str:
+    with recorded() as run:
+        if number % 7 == 0 and current_job().attempt == 1:
+            raise RuntimeError("holds the line")
     return str(run.result)
 
 

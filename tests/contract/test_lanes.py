@@ -1,6 +1,7 @@
 """Limits at the claim: never more jobs at once, or starts in a time, than each limit over a lane allows, and no job waits
 beside room. Room goes back in the step that ends a run."""
 
+import msgspec
 import pytest
 
 from drumbeat.core.claim import ClaimedJob, blocked_on_task
@@ -321,8 +322,10 @@ async def test_a_claim_that_plain_jobs_fill_says_that_jobs_under_limits_wait_for
     answer = await ask(store, instance, limit=2, slots=0)
     assert (len(answer.jobs), answer.has_limited) == (2, False)
     await add_jobs(store, "a", 1)
-    answer = await ask(store, instance, limit=2, slots=0)
-    assert ([job.task for job in answer.jobs], answer.has_limited) == (["plain"] * 2, True)
+    for is_expected in (False, True):
+        wanted = msgspec.structs.replace(asking(limit=2, slots=0), is_expected=is_expected)
+        answer = await exchange(store, instance, (), wanted)
+        assert ([job.task for job in answer.jobs], answer.has_limited) == (["plain"] * 2, True)
     answer = await ask(store, instance, limit=4, slots=1)
     assert (sorted(job.task for job in answer.jobs), answer.has_limited) == (
         ["greet", "plain", "plain", "plain"],

@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from drumbeat.clock import SYSTEM
 from drumbeat.core.claim import ClaimedJob, ClaimRequest
@@ -175,10 +176,7 @@ class LimitedJobs(RuleBasedStateMachine):
     @rule(line=st.sampled_from(["each", "whole", ""]), limit=st.sampled_from([1, 2, 3, None]), whole=st.booleans())
     def change_a_limit(self, line: str, limit: int | None, whole: bool) -> None:
         policy = self.policies[line]
-        changed = {"whole": Bounds(limit)} if whole else {"each": Bounds(limit)}
-        self.policies[line] = LinePolicy(
-            **{"whole": policy.whole, "each": policy.each, "fair": policy.fair, "weights": policy.weights} | changed
-        )
+        self.policies[line] = replace(policy, whole=Bounds(limit)) if whole else replace(policy, each=Bounds(limit))
         self.run(self.declare())
 
     @rule(group=st.sampled_from(GROUPS), limit=st.sampled_from([1, 3, None]))
@@ -201,7 +199,7 @@ class LimitedJobs(RuleBasedStateMachine):
         for _ in range(count):
             order = self.next_order()
             lane = "" if line == "plain" else lane_name(line, group)
-            when = {"run_at": order} if is_due else {"delay": HOUR}
+            when: dict[str, Any] = {"run_at": order} if is_due else {"delay": HOUR}
             job = new_job(queue="q", group=group, lane=lane, priority=priority, **when)
             new.append(job)
             self.jobs[job.id] = Shadow(job.id, line, group, priority, order, is_due=is_due)

@@ -406,6 +406,8 @@ class History(msgspec.Struct, kw_only=True):
     policies: dict[str, SchedulePolicy] = {}
     limits: dict[str, TaskLimits] = {}
     """By task."""
+    clock_slack_us: int = 0
+    """By how much the recorded end of a run may be ahead of the store's clock."""
     ended_at: float = 0.0
     epoch: float | None = None
     """The store's clock when that of the history showed 0; None: it was stepped."""

@@ -39,7 +39,10 @@ def jobs_by_group(history: History) -> dict[tuple[str, str], list[LimitedJob]]:
     for job in history.jobs:
         if job.task in history.limits:
             times = [
-                (seen.get((job.id, each.token), each.token if is_exact else None), each.finished_at)
+                (
+                    seen.get((job.id, each.token), each.token if is_exact else None),
+                    None if each.finished_at is None else each.finished_at - history.clock_slack_us,
+                )
                 for each in job.attempts
             ]
             runs = [Run(claimed_at, end) for claimed_at, end in times if claimed_at is not None]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_type
 
@@ -15,6 +15,7 @@ from drumbeat import (
     JobError,
     JobHandle,
     JobOutcome,
+    Limit,
     Node,
     Part,
     Results,
@@ -77,6 +78,21 @@ async def thank(job: Job, result: str) -> None: ...
 @app.task(retry_on=(OSError, KeyError), no_retry_on=ValueError, backoff=[1, "5s"], on_success=lambda job, result: None)
 async def fetch(url: str) -> bytes:
     return url.encode()
+
+
+app.queue("mail", limits=[Limit(rate=100, per="1m")], fair=True, weights={"tenant:7": 3}, order="skip")
+
+
+@app.task(
+    limits=[Limit(concurrency=5, per_group=True), Limit(rate=100, per=timedelta(minutes=1))],
+    group=lambda url: f"host:{url}",
+    order=True,
+)
+async def crawl(url: str) -> bytes:
+    return url.encode()
+
+
+crawl.using(group="host:example").bind("a")
 
 
 @charge.upgrade

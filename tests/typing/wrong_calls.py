@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 
-from drumbeat import Call, Drumbeat, Job, JobOutcome, Results, chain, chord, current_job, group
+from drumbeat import Call, Drumbeat, Job, JobOutcome, Limit, Results, chain, chord, current_job, group
 from drumbeat.sinks import RedisStreamSink
 
 app = Drumbeat()
@@ -26,6 +26,17 @@ def resize(path: str) -> int:
 
 @app.task(batch=500)
 async def publish(calls: list[Call[str]]) -> None: ...
+
+
+app.queue("mail", limit=5)  # wrong
+app.queue("mail", limits=[5])  # wrong
+app.queue("mail", weights={"a": "b"})  # wrong
+app.task(limits=Limit(concurrency=5))  # wrong
+app.task(order="fifo")  # wrong
+app.task(group=7)  # wrong
+Limit(concurrency="5")  # wrong
+plain.using(group=7)  # wrong
+Limit(5)  # wrong
 
 
 async def wrong_arguments() -> None:

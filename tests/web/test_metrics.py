@@ -3,16 +3,20 @@
 import re
 from typing import Any
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from drumbeat import Drumbeat
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
 from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats, WaitCounts
+from drumbeat.core.limits import Bounds, GroupInfo
 from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store
 from drumbeat.web.metrics import FAMILIES, MetricsSample, render
 from tests.contract import making
+from tests.contract.lanes import add_jobs, declare
 from tests.meta.project import ROOT
 
 SECOND = 1_000_000
@@ -129,6 +133,24 @@ def test_gauges_are_of_this_moment() -> None:
 def test_what_jobs_wait_for_is_a_label_of_three_values() -> None:
     found = read(render(sample(waits=WaitCounts(parents=3, signal=2, sleep=1))))
     assert found["drumbeat_jobs_waiting"] == {("parents",): 3, ("signal",): 2, ("sleep",): 1}
+
+
+def test_the_busiest_groups_have_what_waits_what_runs_and_what_may_run() -> None:
+    free = GroupInfo(queue="mail", line="", group=HOSTILE, waiting=3, running=1, bounds=Bounds())
+    full = GroupInfo(queue="mail", line="send", group="tenant:7", waiting=9, running=5, bounds=Bounds(5))
+    found = read(render(sample(groups=[full, free])))
+    hostile = (HOSTILE.replace("\udc80", "?"), "mail", "")
+    assert found["drumbeat_group_waiting"] == {("tenant:7", "mail", "send"): 9, hostile: 3}
+    assert found["drumbeat_group_running"] == {("tenant:7", "mail", "send"): 5, hostile: 1}
+    assert found["drumbeat_group_limit"] == {("tenant:7", "mail", "send"): 5}
+
+
+async def test_a_scrape_has_the_groups_of_the_store(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    store = await app._internals.store()
+    await declare(store, each=Bounds(2))
+    await add_jobs(store, "a", 3)
+    found = read((await api.get("/metrics")).text)
+    assert found["drumbeat_group_waiting"] == {("a", "default", "greet"): 3}
 
 
 def test_an_empty_store_has_its_gauges_and_says_that_nobody_leads() -> None:

@@ -1,5 +1,5 @@
 """The administration API of an app: `app.jobs`, `app.dead`, `app.workflows`, `app.queues`, `app.tasks`, `app.schedules`,
-`app.instances`, `app.locks`, `app.stats`, `app.audit`, `app.system`.
+`app.instances`, `app.limits`, `app.locks`, `app.stats`, `app.audit`, `app.system`.
 
 The same names are the commands of the command line and the paths of the HTTP API. Each class is a thin layer over the store: it
 checks its arguments, says what is allowed where one is wrong, and queries.

@@ -15,6 +15,7 @@ from .dead import Dead
 from .history import RunQuery, history
 from .instances import Instances
 from .jobs import Jobs
+from .limits import Limits
 from .locks import Locks
 from .queues import Queues
 from .schedules import Schedules
@@ -38,6 +39,7 @@ class Admin:
         self.tasks = Tasks(client)
         self.schedules = Schedules(client)
         self.instances = Instances(client)
+        self.limits = Limits(client)
         self.locks = Locks(client)
         self.stats = Stats(client)
         self.audit = Audit(client)

@@ -24,11 +24,12 @@ from drumbeat.durations import format_length
 from drumbeat.plural import format_count
 from drumbeat.store.protocol import Store
 
-from . import malformed
-from .dependency_checks import CHECK_NAME, DependencySample, check_dependencies, read_dependencies
+from . import dependency_checks, limit_checks, malformed
+from .dependency_checks import DependencySample, check_dependencies, read_dependencies
 from .health import read_past, read_recent
 from .health_rules import MAX_LAG_US, MAX_OVERDUE_US, describe_failures, queue_lag_us, unknown_tasks, worst_of
 from .instance_snapshot import InstanceSnapshot
+from .limit_checks import LimitsSample, check_limits, read_limits
 
 MAX_EXAMINED = 1_000
 """Of schedules, locks, running jobs and waiting jobs each."""
@@ -54,6 +55,7 @@ class ClusterSnapshot(InstanceSnapshot, frozen=True, kw_only=True):
     """Of the last 8 days."""
     dead: int = 0
     dependencies: DependencySample = DependencySample()
+    limits: LimitsSample = LimitsSample()
 
 
 async def examine(client: Client, clock: Clock) -> list[HealthCheck]:
@@ -84,6 +86,7 @@ async def _take_snapshot(store: Store, client: Client, clock: Clock) -> ClusterS
         hours=await read_past(store, now),
         dead=(await inspect.count_jobs(JobFilter())).dead,
         dependencies=await read_dependencies(store, waiting, MAX_EXAMINED),
+        limits=await read_limits(store, clock, MAX_EXAMINED),
     )
 
 
@@ -284,9 +287,14 @@ _CHECKS: tuple[tuple[str, Callable[[ClusterSnapshot], Iterator[HealthCheck]], st
     ("schedules", _check_schedules, "none is overdue"),
     ("locks", _check_locks, "none is stalled"),
     (
-        CHECK_NAME,
+        dependency_checks.CHECK_NAME,
         lambda snapshot: check_dependencies(snapshot.dependencies, snapshot.now),
         "no job waits for an old dead letter, and counts of open parents are right",
+    ),
+    (
+        limit_checks.CHECK_NAME,
+        lambda snapshot: check_limits(snapshot.limits, snapshot.now),
+        "counts are right, all are declared, and no group has been full for an hour",
     ),
     ("running jobs", _check_orphaned_jobs, "all belong to living processes"),
 )

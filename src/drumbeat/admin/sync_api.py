@@ -17,6 +17,7 @@ from .audit import SyncAudit
 from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
+from .limits import Limits
 from .locks import Locks
 from .queues import Queues
 from .schedules import Schedules
@@ -127,6 +128,20 @@ class SyncInstances(SyncPart[Instances]):
     leader = SyncMethod(Instances.leader)
 
 
+class SyncLimits(SyncPart[Limits]):
+    """As `app.limits`."""
+
+    list = SyncMethod(Limits.list)
+    show = SyncMethod(Limits.show)
+    groups = SyncMethod(Limits.groups)
+    busiest = SyncMethod(Limits.busiest)
+    group = SyncMethod(Limits.group)
+    set = SyncMethod(Limits.set)
+    reset = SyncMethod(Limits.reset)
+    set_group = SyncMethod(Limits.set_group)
+    reset_group = SyncMethod(Limits.reset_group)
+
+
 class SyncLocks(SyncPart[Locks]):
     """As `app.locks`."""
 
@@ -163,6 +178,7 @@ class SyncAdmin:
         self.tasks = SyncTasks(admin.tasks)
         self.schedules = SyncSchedules(admin.schedules)
         self.instances = SyncInstances(admin.instances)
+        self.limits = SyncLimits(admin.limits)
         self.locks = SyncLocks(admin.locks)
         self.stats = SyncStats(admin.stats)
         self.audit = SyncAudit(admin.audit)

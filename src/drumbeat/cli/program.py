@@ -35,6 +35,8 @@ GROUPS = {
         "tasks": "List and show tasks, with the numbers of their jobs.",
         "schedules": "List, preview, create, change, pause schedules; show their fires.",
         "instances": "List and show the running processes.",
+        "limits": "List, show, set and reset limits of queues, tasks and groups.",
+        "groups": "List groups of jobs: who waits, who runs, and since when.",
         "locks": "List and show locks, or release one by force.",
         "audit": "List and show who did what, when, and for which reason.",
         "glossary": "Explain the terms that Drumbeat uses.",

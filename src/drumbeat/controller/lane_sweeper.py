@@ -1,7 +1,7 @@
 """Every few seconds, compare what lanes count with the jobs that run, and delete lanes that nobody uses.
 
-The step that ends a run gives its room back, whatever it is; a count that has drifted nevertheless would hold jobs for ever, or let
-too many run. Several sweepers at once are harmless. It uses the store of the program's loop, as the pruner does.
+The step that ends a run gives its room back, whatever it is; a count that has drifted nevertheless would hold jobs for ever,
+or let too many run. Several sweepers at once are harmless. It uses the store of the program's loop, as the pruner does.
 """
 
 import logging

@@ -1,12 +1,12 @@
 """Write the policies that the code declares to the store, by every instance that runs jobs, before its first claim.
 
-    at start      limits and orders of its tasks, in the queues that it serves, and those of these queues; a task of its own that has
-                  no policy any more loses its line's
+    at start      limits and orders of its tasks, in the queues that it serves, and those of these queues; a task of its own
+                  that has no policy any more loses its line's
     every minute  what has vanished is declared again, and what people have changed is read
 
-A higher version replaces what a lower one declares: `version=` counts if it is made of numbers, such as 1.4.2. Of two versions that
-are alike, or that are no numbers, the last instance to start decides, as for schedules. The policy of a queue stays until a program
-declares another: `app.queue(name)` without options takes it back.
+A higher version replaces what a lower one declares: `version=` counts if it is made of numbers, such as 1.4.2. Of two versions
+that are alike, or that are no numbers, the last instance to start decides, as for schedules. The policy of a queue stays until
+a program declares another: `app.queue(name)` without options takes it back.
 """
 
 import logging

@@ -51,7 +51,7 @@ class StartupRunner:
     in_thread: InThread
     acquire_lock: AcquireLock
     identity: Callable[[], InstanceId]
-    prepare: Callable[[], Awaitable[None]]
+    prepare: Callable[[], Awaitable[None]] | None = None
     """Called before the first of them."""
 
     def __post_init__(self) -> None:
@@ -90,7 +90,8 @@ class StartupRunner:
             self._task = None
 
     async def _run(self, schedules: ScheduleStore) -> None:
-        await self.prepare()
+        if self.prepare is not None:
+            await self.prepare()
         for call in self.calls:
             if "both" not in (call.role, self.settings.role) and call.role != self.settings.role:
                 continue

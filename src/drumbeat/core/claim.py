@@ -123,7 +123,7 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     is_releasing: bool = False
     """Parents have ended, and not all of their children were followed: `DependencyStore.advance` is to be called."""
     has_limited: bool = False
-    """Jobs under limits are due and have room, but the claim had no slots left for them. Also of a claim that was filled."""
+    """Jobs under limits are due and have room, but the claim had no slots left for them; also of a claim that was filled."""
     malformed: Sequence[MalformedJob] = ()
     """Claimed like `jobs`, but not to be run."""
 

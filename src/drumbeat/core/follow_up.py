@@ -38,8 +38,8 @@ def make_on_success_job(job: Job, task: str) -> NewJob:
 
 
 def _make_follow_up(job: Job, task: str, signature: str, payload: DeadLetterPayload | SuccessPayload) -> NewJob:
-    """It goes into the queue of the ended job, whose workers know the task and so its follow-ups, into its group and its trace. In a
-    line of the queue it stays; what stands over it where the line was that of the task, its worker knows."""
+    """It goes into the queue of the ended job, whose workers know the task and so its follow-ups, into its group and its trace.
+    It stays in the lane if that is one of the queue's; what stands over it where the lane was the task's, its worker knows."""
     return NewJob(
         id=new_job_id(),
         task=task,

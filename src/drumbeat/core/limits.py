@@ -95,6 +95,8 @@ class LineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of the line ""; all jobs of the queue that are in lanes."""
     starts_in_window: int = 0
     """Of the limit of the whole line."""
+    open_at: int = 0
+    """That rate allows no start before."""
 
 
 class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):

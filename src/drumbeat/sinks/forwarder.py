@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast
@@ -25,7 +25,8 @@ from drumbeat.protocols import Enqueuer
 from drumbeat.retry import Backoff, Delays, Snooze
 from drumbeat.sinks.circuit_breaker import CircuitBreaker
 from drumbeat.sinks.sink import Message, Outlet, Sink, SinkUnavailable
-from drumbeat.tasks import Call, Task, TaskOptions
+from drumbeat.tasks import Call, Limit, Task, TaskOptions
+from drumbeat.tasks.limits import Group
 from drumbeat.tasks.options import parse_task_options
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class ForwardOptions(TypedDict, total=False):
     expires: Duration | None
     priority: int
     on_crash: Literal["retry", "dead"]
+    limits: Iterable[Limit]
+    group: Group
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Jobs in one store; hints, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
 
-    jobs, instances, schedules, audit, stats, inspect, transactional --> the first store, always
+    jobs, limits, instances, schedules, audit, stats, inspect, transactional --> the first store, always
     hints, locks, messages of rooms --> the second; hints go by the first while the second is away
 
 What is lost with the second store is speed, held locks and messages, never a job, and never an instance's lease, which
@@ -171,6 +171,7 @@ class CoordinatedStore(Store):
         self.transactional = first.transactional
         self.schedules = first.schedules
         self.audit = first.audit
+        self.limits = first.limits
         self.locks = cast(LockStore, SecondStorePart(second, "locks"))
         self.rooms = cast(RoomStore, SecondStorePart(second, "rooms"))
         self.wake = CoordinatedWake(first.wake, second, clock)

@@ -137,12 +137,12 @@ def parse_task_policy(options: Mapping[str, Any], *, batch: int | None) -> LineP
         return policy
     if "priority" in options:
         raise ConfigError(
-            "order= and priority= contradict each other: the jobs of a group run in the order of enqueue; leave out one of them",
+            "order= and priority= contradict each other: the jobs of a group run in the order of enqueue; leave out one",
             "priority",
         )
     if batch is not None:
         raise ConfigError(
-            "order= and batch= contradict each other: in order, the jobs of a group run one after the other; leave out one of them",
+            "order= and batch= contradict each other: in order, the jobs of a group run one after the other; leave out one",
             "batch",
         )
     return policy

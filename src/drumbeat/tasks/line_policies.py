@@ -1,5 +1,5 @@
-"""Which policy stands over a job: that of its task, else that of its queue. What the two may not say together, and what a worker
-declares of them."""
+"""Which policy stands over a job: that of its task, else that of its queue. What the two may not say together, and what a
+worker declares of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_overrides(
     priority: int | None,
     error: ErrorClass = InvalidArguments,
 ) -> None:
-    """Refuse what jobs of this task cannot be given: `queue` and `priority` of one of them, None if they are as the task says."""
+    """Refuse what a job of this task cannot be given; None: as the task says."""
     own, queues = task.options.policy, task.queue_policies
     if own is not None and queue is not None and queue != task.options.queue:
         raise error(
@@ -67,8 +67,8 @@ def check_overrides(
 
 
 def find_line(task: Task[..., Any], queue: str) -> str | None:
-    """The line of the jobs of a task in this queue; None: they stand under no policy. A task's own holds in its own queue: nothing
-    else can be enqueued, and what was before it had a policy runs where it is."""
+    """The line of the jobs of a task in this queue; None: they stand under no policy. A task's own holds in its own queue:
+    nothing can be enqueued elsewhere, and what was before it had a policy runs where it is."""
     if task.options.policy is not None and queue == task.options.queue:
         return task.name
     return "" if queue in task.queue_policies else None

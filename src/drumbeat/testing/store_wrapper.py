@@ -20,6 +20,7 @@ PARTS = frozenset(
         "stats",
         "inspect",
         "audit",
+        "limits",
     }
 )
 """The parts of a store whose operations are calls."""

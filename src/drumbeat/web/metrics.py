@@ -11,6 +11,7 @@ import msgspec
 
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job_query import JobCounts, QueueStats, WaitCounts
+from drumbeat.core.limits import GroupInfo
 from drumbeat.core.stats import BOUNDS_US, Rollup
 from drumbeat.durations import to_us
 
@@ -39,6 +40,8 @@ class MetricsSample(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     """Dead letters."""
     leader: LeaderInfo | None = None
+    groups: Sequence[GroupInfo] = ()
+    """The busiest ones only: names of groups are data, and there may be millions."""
 
 
 Lines = Iterator[str]
@@ -138,6 +141,15 @@ def _waiting(name: str, sample: MetricsSample) -> Lines:
         yield _line(name, {"on": blocker}, getattr(sample.waits, blocker))
 
 
+def _groups(value: Callable[[GroupInfo], int | None]) -> Callable[[str, MetricsSample], Lines]:
+    def lines(name: str, sample: MetricsSample) -> Lines:
+        for group in sample.groups:
+            if (number := value(group)) is not None:
+                yield _line(name, {"queue": group.queue, "task": group.line, "group": group.group}, number)
+
+    return lines
+
+
 def _oldest_beat(sample: MetricsSample) -> float:
     ages = [(sample.now - to_us(each.beat_at)) / 1e6 for each in sample.instances]
     return max(0.0, *ages) if ages else 0.0
@@ -157,6 +169,24 @@ FAMILIES = (
     Family("drumbeat_queue_paused", "gauge", "1 if a queue is paused.", _paused),
     Family("drumbeat_jobs", "gauge", "Jobs on record.", _states),
     Family("drumbeat_jobs_waiting", "gauge", "Jobs that wait for parents, for a signal, or asleep.", _waiting),
+    Family(
+        "drumbeat_group_waiting",
+        "gauge",
+        "Pending jobs of a group under limits or turns, up to 10,000; of the busiest groups.",
+        _groups(lambda group: group.waiting),
+    ),
+    Family(
+        "drumbeat_group_running",
+        "gauge",
+        "Running jobs of a group; of the busiest groups.",
+        _groups(lambda group: group.running),
+    ),
+    Family(
+        "drumbeat_group_limit",
+        "gauge",
+        "How many jobs of a group may run at once, where that is limited; of the busiest groups.",
+        _groups(lambda group: group.bounds.concurrency),
+    ),
     _gauge("drumbeat_dead_letters", "Dead letters.", lambda sample: sample.dead),
     _gauge("drumbeat_instances", "Living instances.", lambda sample: len(sample.instances)),
     _gauge(

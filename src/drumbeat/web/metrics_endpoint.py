@@ -10,6 +10,8 @@ from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import count_dead_letters
 
+MAX_GROUPS = 20
+
 
 async def scrape(request: DashboardRequest) -> Response:
     """The metrics of the whole cluster: every dashboard of one store returns the same, so scrape one."""
@@ -24,5 +26,6 @@ async def scrape(request: DashboardRequest) -> Response:
         waits=await store.inspect.count_waits(),
         dead=await count_dead_letters(store, counts),
         leader=await store.inspect.get_leader(),
+        groups=await store.limits.busiest_groups(MAX_GROUPS),
     )
     return Response(render(sample), media_type=CONTENT_TYPE)

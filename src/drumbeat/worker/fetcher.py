@@ -32,6 +32,9 @@ from drumbeat.worker.queue_weights import QueueWeights
 from drumbeat.worker.store_clock import StoreClockOffset
 
 REST_INTERVAL = 0.1
+CAUTIOUS_ANSWERS = 64
+"""After jobs under limits had to wait for slots, at most one job for each slot is prefetched for so many answers: there will be
+more of them as soon as the first have ended, and they would wait behind all that is prefetched."""
 
 
 class FetchState(Enum):
@@ -135,14 +138,17 @@ class FetchCapacity:
         self.in_flight = 0
         """Jobs asked for by claims that are not answered yet: two lanes may claim at once."""
         self.has_limited = False
-        """Jobs under limits are due and have room, but the last claim had no slot left for them. Nothing is prefetched meanwhile, or
-        the slots would never be free."""
+        """Jobs under limits are due and have room, but the last claim had no slot left for them. Nothing is prefetched
+        meanwhile, or the slots would never be free."""
+        self._cautious_answers = 0
 
     @property
     def prefetch_limit(self) -> int:
         """How many jobs may be held beyond those that run."""
-        is_off = self.has_limited or self._buffer.taken_count == self._stalled_count
-        return 0 if is_off else self._prefetch.limit
+        if self.has_limited or self._buffer.taken_count == self._stalled_count:
+            return 0
+        limit = self._prefetch.limit
+        return min(limit, self._prefetch.concurrency) if self._cautious_answers else limit
 
     @property
     def free_slots(self) -> int:
@@ -164,6 +170,11 @@ class FetchCapacity:
         # With jobs at hand, a few are not worth a round trip: it comes when half of them are taken.
         is_worthwhile = len(self._buffer) <= self._buffer.low_watermark or limit >= self._max_claim // 2
         return limit if limit > 0 and is_worthwhile else 0
+
+    def record_limited(self, has_limited: bool) -> None:
+        """What an answer says of jobs under limits."""
+        self.has_limited = has_limited
+        self._cautious_answers = CAUTIOUS_ANSWERS if has_limited else max(0, self._cautious_answers - 1)
 
     def record_jobs(self, jobs: Sequence[ClaimedJob]) -> None:
         if jobs:
@@ -268,7 +279,7 @@ class Fetcher:
         jobs = answer.jobs
         self.timer.offset.record_answer(answer.now, asked_at)
         self.capacity.in_flight -= claim.limit
-        self.capacity.has_limited = answer.has_limited
+        self.capacity.record_limited(answer.has_limited)
         self.capacity.record_jobs(jobs)
         self._queue_weights.record_claim(claim.queues, Counter(job.queue for job in jobs), claim.limit)
         self._parked.record_answer(claim, answer)

@@ -1,11 +1,11 @@
 """Which claimed jobs belong under other limits than those that they were claimed under, by the code of this worker.
 
 A job was enqueued before the deploy that gave its task or queue a policy, by a program without the task's code, by an older
-schedule, as the on_dead job of a store: it is in no lane, or in one of another line. It must not run beside the limits, so it is
-released into the lane where it belongs, uncharged.
+schedule, as the on_dead job of a store: it is in no lane, or in one of another line. It must not run beside the limits, so it
+is released into the lane where it belongs, uncharged.
 
-A job that is in a lane although this code has no policy for it is run: its limits were kept when it was claimed. So is one whose
-line a newer version of the program declares otherwise, so that two versions never pass a job to and fro.
+A job that is in a lane although this code has no policy for it is run: its limits were kept when it was claimed. So is one
+whose line a newer version of the program declares otherwise, so that two versions never pass a job to and fro.
 """
 
 import logging
@@ -18,7 +18,6 @@ from drumbeat.core.lanes import lane_name, split_lane
 from drumbeat.tasks import Registry, Task
 from drumbeat.tasks.limits import compute_group
 from drumbeat.tasks.line_policies import LineView, find_line
-
 
 log = logging.getLogger(__name__)
 

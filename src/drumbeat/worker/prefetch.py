@@ -9,7 +9,7 @@ EWMA_WEIGHT = 0.1  # of each new measurement in the moving average
 
 class Prefetch:
     def __init__(self, concurrency: int, max_jobs: int) -> None:
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._max_jobs = max_jobs
         self._run_us: float | None = None
         self._new_us = 0
@@ -34,4 +34,4 @@ class Prefetch:
             self._new_us = self._new_jobs = 0
         if self._run_us is None or self._run_us > PREFETCH_WINDOW_US:
             return 0
-        return min(self._max_jobs, int(PREFETCH_WINDOW_US / self._run_us * self._concurrency))
+        return min(self._max_jobs, int(PREFETCH_WINDOW_US / self._run_us * self.concurrency))

@@ -3,8 +3,10 @@
 from urllib.parse import quote
 
 from drumbeat import Drumbeat
+from drumbeat.core.limits import Bounds
 from drumbeat.web.pages import PAGES
 from tests.contract.flows import DIAMOND, add_flow
+from tests.contract.lanes import add_jobs, declare
 from tests.contract.test_locks import enter
 from tests.web.browser.shop import MAIL, dead_letters, enqueue, working
 
@@ -25,6 +27,9 @@ async def furnish(app: Drumbeat) -> None:
     await add_flow(store, DIAMOND, labels={"customer": "ada"}, task="send_mail", queue="flows")
     for name in ("ada", "bob"):
         await enter(store, "ledger", owner=f"shop on {name}")
+    await declare(store, "", queue=MAIL, whole=Bounds(20), each=Bounds(1, 100, 60_000_000), fair=True)
+    await add_jobs(store, "tenant:7", 3, line="", queue=MAIL, task="send_mail")
+    await app.limits.set(MAIL, fair=True, reason="the flood of last week", by="grace")
     await enter(store, "rest", owner="shop on cyd", limit=2, per=60_000_000)
 
 
@@ -40,6 +45,7 @@ async def places(app: Drumbeat) -> list[str]:
         "/schedules/{name}": ["weekly"],
         "/schedules/{name}/edit": ["weekly"],
         "/instances/{id}": [str(each.id) for each in await store.inspect.list_instances(all=True)][:1],
+        "/limits/{name}": [MAIL],
         "/locks/{name}": ["ledger"],
     }
     return [

@@ -91,7 +91,7 @@ async def test_what_can_be_done_to_a_row_is_in_sight_however_narrow_the_screen(
     store = await app._internals.store()
     await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
     hidden, silent = [], []
-    for place in ("/queues", "/dead", "/schedules", "/locks", "/jobs", "/instances", "/tasks"):
+    for place in ("/queues", "/dead", "/schedules", "/locks", "/limits", "/jobs", "/instances", "/tasks"):
         for width in (PHONE["width"], 768, 1024):
             await page.set_viewport_size({"width": width, "height": 800})
             await page.goto(place)

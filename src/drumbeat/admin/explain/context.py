@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drumbeat.admin.explain.limited import LimitSample
 from drumbeat.admin.instance_snapshot import InstanceSnapshot
 from drumbeat.client import Client
 from drumbeat.core.claim import blocked_on_version
@@ -11,6 +12,7 @@ from drumbeat.core.dependencies import BLOCKED_ON_PARENTS, ParentLink
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Failure, Job, JobState, PendingView
 from drumbeat.core.job_query import QueueStats
+from drumbeat.core.lanes import split_lane
 from drumbeat.core.lock import LockInfo, describe_job
 from drumbeat.core.schedule import Schedule, parse_blocking_schedule
 from drumbeat.core.workflow import Workflow
@@ -49,6 +51,8 @@ class ExplainContext(InstanceSnapshot, frozen=True, kw_only=True):
     """Some of the jobs that it depends on, open ones first."""
     workflow: Workflow | None = None
     """Its workflow, if that was cancelled."""
+    limits: LimitSample | None = None
+    """None: it is under none, or is not due."""
 
     def queue_workers(self) -> list[Instance]:
         """Workers that take its queue."""
@@ -84,15 +88,15 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         )
     task, blocking = client.registry.find(job.task), parse_blocking_schedule(job.blocked_on)
     queues = {queue.name: queue for queue in await store.inspect.list_queues()}
+    is_ready = job.view(from_us(now)) is PendingView.READY
     return ExplainContext(
         job=job,
         now=now,
         dead_after=dead_after,
         queue=queues.get(job.queue),
         instances=instances,
-        jobs_ahead=await store.inspect.count_ahead(job, MAX_AHEAD)
-        if job.view(from_us(now)) is PendingView.READY
-        else None,
+        jobs_ahead=await store.inspect.count_ahead(job, MAX_AHEAD) if is_ready else None,
+        limits=await _read_limits(store, job) if is_ready and job.lane else None,
         retries=job.retries
         if job.retries is not None or task is None
         else task.options.resolve_retries(client.settings),
@@ -110,6 +114,13 @@ async def _read_cancelled_workflow(store: Store, job: Job) -> Workflow | None:
         return None
     found = (await store.workflows.get([job.workflow])).get(job.workflow)
     return None if found is None or found.cancelled_at is None else found
+
+
+async def _read_limits(store: Store, job: Job) -> LimitSample:
+    name, _ = split_lane(job.lane)
+    lines = {line.line: line for line in await store.limits.list_lines() if line.queue == job.queue}
+    [group] = await store.limits.find_groups([(job.queue, job.lane)])
+    return LimitSample(line=lines.get(name), whole=lines.get("") if name else None, group=group)
 
 
 async def _read_last_error(store: Store, job: Job) -> Failure | None:

@@ -28,6 +28,10 @@ class ReasonKind(StrEnum):
     DEAD_LETTER = "dead_letter"  # one of those is a dead letter, and waits for its replay
     WORKFLOW_CANCELLED = "workflow_cancelled"
     BEHIND_JOB = "behind_job"  # a fire that waits for the fire before it
+    UNDECLARED = "undeclared"  # it stands under limits that no worker has declared
+    LIMIT = "limit"  # as many jobs of its group, task or queue run as a limit allows
+    WINDOW = "window"  # as many have started as a rate allows
+    ORDER = "order"  # jobs of its group run one after the other, and another one is first
     SLOTS_FULL = "slots_full"
     JOBS_BEFORE = "jobs_before"  # slots are free, but other jobs are claimed first
     NEXT = "next"  # nothing blocks it

@@ -11,6 +11,7 @@ from datetime import datetime
 from difflib import get_close_matches
 
 from drumbeat.admin.explain.context import MAX_AHEAD, ExplainContext
+from drumbeat.admin.explain.limited import explain_limits, name_group
 from drumbeat.admin.explain.parents import cancelled_because, explain_cancelled_workflow, explain_parents
 from drumbeat.admin.explain.reason import Explanation, Fact, Reason, ReasonKind
 from drumbeat.admin.explain.suspended import describe_suspended
@@ -48,6 +49,7 @@ def _explain_pending(context: ExplainContext) -> Iterator[Reason]:
             _behind_job(context),
             _queue_paused(context),
             _no_capable_worker(context),
+            *explain_limits(context.job, context.limits, context.jobs_ahead or 0, context.now),
         )
         if reason is not None
     ]
@@ -190,12 +192,16 @@ def _queue_position(context: ExplainContext) -> Reason:
     facts: dict[str, Fact] = {"queue": job.queue, "before": ahead, "slots": slots, "taken": taken, "workers": len(able)}
     some = f"{'at least ' if ahead >= MAX_AHEAD else ''}{format_count(ahead, 'job')} {_choose_verb(ahead, 'is', 'are')}"
     room = f"{format_count(slots, 'slot')} of {format_count(len(able), 'worker')}"
+    where = f"queue {job.queue!r}"
+    if job.lane:  # those before it are of its group
+        where = name_group(job)
+        facts["group"] = job.group
     if taken >= slots:
         place = f"{some} before it" if ahead else "it is the next"
-        text = f"all {room} are taken, and {place} in queue {job.queue!r}"
+        text = f"all {room} are taken, and {place} in {where}"
         return Reason(kind=ReasonKind.SLOTS_FULL, text=text, facts=facts)
     if ahead:
-        text = f"{some} before it in queue {job.queue!r}; {taken:,} of {room} are taken"
+        text = f"{some} before it in {where}; {taken:,} of {room} are taken"
         return Reason(kind=ReasonKind.JOBS_BEFORE, text=text, facts=facts)
     ready = context.now - to_us(job.run_at)
     text = "nothing blocks it: it is the next to start"

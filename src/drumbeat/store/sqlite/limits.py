@@ -16,6 +16,7 @@ from drumbeat.core.limits import (
     LinePolicy,
     drop_old_starts,
     effective_policy,
+    find_opening,
 )
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -99,6 +100,7 @@ class SqliteLimits(SqliteOperations):
                 reason=row.reason,
                 running=row.running,
                 starts_in_window=sum(count for _, count in drop_old_starts(row.policy.whole, row.starts, now)),
+                open_at=find_opening(row.policy.whole, row.starts, now),
             )
             for row in await self._admin_reader.read(self._read_lines)
         ]

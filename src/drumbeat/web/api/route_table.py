@@ -8,6 +8,7 @@ from drumbeat.web.api import (
     instances,
     job_steps,
     jobs,
+    limits,
     locks,
     queues,
     schedules,
@@ -97,6 +98,16 @@ API_ROUTES: tuple[Route, ...] = (
     ),
     _get("/instances", instances.list_instances, "Instances"),
     _get("/instances/{id}", instances.show, "One process"),
+    _get("/limits", limits.list_lines, "Limits of queues and tasks, by name"),
+    _write("PUT /limits", limits.change, OPERATOR, "limits.set", "Change limits until they are reset"),
+    _write("POST /limits/reset", limits.reset, OPERATOR, "limits.reset", "Let what code declares hold again"),
+    _get("/groups", limits.list_groups, "Groups under limits: who waits, who runs, and since when"),
+    _write(
+        "PUT /groups", limits.change_group, OPERATOR, "limits.set_group", "Give a group limits of its own, or a weight"
+    ),
+    _write(
+        "POST /groups/reset", limits.reset_group, OPERATOR, "limits.reset_group", "Make a group like the others again"
+    ),
     _get("/locks", locks.list_locks, "Locks, by name, with their holders"),
     _get("/locks/{name}", locks.show, "One lock with its waiters"),
     _write("POST /locks/{name}/release", locks.force_release, ADMIN, "locks.release", "Force-release a lock"),

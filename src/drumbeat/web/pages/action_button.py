@@ -6,7 +6,7 @@ A button that the caller may not use is None, and the template shows nothing; th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +21,17 @@ from .formatting import quote_segment
 DANGER: dict[str, Any] = {"danger": True, "reason": "required"}
 """Of a button whose act cannot be undone."""
 _ROUTES = {route.handler: route for route in API_ROUTES}
+
+
+class DialogField(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a dialog besides the reason."""
+
+    name: str
+    """Its place in the body: weight, limits.0.rate."""
+    label: str
+    kind: Literal["number", "check"] = "number"
+    value: float | bool | None = None
+    max: int | None = None
 
 
 class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +59,8 @@ class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
     reason: Literal["", "optional", "required"] = "optional"
     rate: bool = False
     """Ask for a rate."""
+    fields: str = ""
+    """JSON text of a list of DialogField; empty: none."""
     bulk: bool = False
     """Acts on a selection or a filter: a dry run counts the jobs first."""
     then: str = ""
@@ -64,6 +77,7 @@ def build_button(
     *,
     of: str = "",
     body: Mapping[str, object] | None = None,
+    fields: Sequence[DialogField] = (),
     **more: Any,
 ) -> ActionButton | None:
     """The button of a write of the API, or None for a caller without the role of its route; `of` is the name in its path."""
@@ -72,6 +86,7 @@ def build_button(
         return None
     url = re.sub(r"\{\w+\}", quote_segment(of), route.path)
     given = {"name": url.rpartition("/")[2], "confirm": label, "method": route.method, **more}
+    given["fields"] = msgspec.json.encode(fields).decode() if fields else ""
     return ActionButton(label=label, url=url, title=title, body=msgspec.json.encode(body or {}).decode(), **given)
 
 

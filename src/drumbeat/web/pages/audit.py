@@ -20,6 +20,7 @@ RESOURCE_PATHS = {
     "workflows": "/workflows",
     "queues": "/queues",
     "schedules": "/schedules",
+    "limits": "/limits",
     "locks": "/locks",
 }
 """What acts are about, the first part of their verbs: where its pages are."""

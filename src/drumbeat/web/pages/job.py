@@ -22,6 +22,7 @@ from .action_button import DANGER, ActionButton, build_button
 from .formatting import between, first_line, short_id
 from .job_records import record_views
 from .layout import render_page
+from .limits import lane_view
 from .timeline_items import RUN_STYLES
 
 LIVE = (JobState.PENDING, JobState.RUNNING)
@@ -101,6 +102,7 @@ async def show(request: DashboardRequest, id: str, query: JobPageQuery) -> Respo
         parents=parents,
         children=children,
         max_links=jobs.MAX_LINKS,
+        lane=await lane_view(request, job.queue, job.lane) if job.lane and job.state in LIVE else None,
         workflow=None if job.workflow is None else await find_workflow(request, job.workflow),
         older=request.link_to(f"/jobs/{id}", children_before=lineage.next) if lineage.next else None,
         newest=request.link_to(f"/jobs/{id}") if query.children_before else None,

@@ -23,6 +23,7 @@ NAVIGATION = {
         NavigationItem("dead", "Dead letters", "d"),
         NavigationItem("workflows", "Workflows", "w"),
         NavigationItem("queues", "Queues", "q"),
+        NavigationItem("limits", "Limits", "r"),
         NavigationItem("tasks", "Tasks", "t"),
     ),
     "Time": (NavigationItem("schedules", "Schedules", "s"), NavigationItem("timeline", "Timeline", "m")),

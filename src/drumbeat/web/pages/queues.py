@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.web.api import instances, jobs, queues
+from drumbeat.web.api import instances, jobs, limits, queues
 from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.request import DashboardRequest
 
 from .action_button import ActionButton, build_button
 from .jobs import row_of as job_row
 from .layout import render_page
+from .limits import line_view
 from .page_charts import ChartsQuery, load_charts_of_page
 
 OLD_LAG_SECONDS = 60.0
@@ -36,6 +37,7 @@ async def show_one(request: DashboardRequest, name: str, query: ChartsQuery) -> 
     queue = await queues.show(request, name)
     charts = await load_charts_of_page(request, query, queue=name)
     taken = await instances.list_instances(request, instances.InstancesQuery())
+    lines = await limits.list_lines(request, limits.LinesQuery(queue=name))
     newest = await jobs.list_jobs(request, JobListQuery(queue=name, limit=MAX_NEWEST))
     return await render_page(
         request,
@@ -43,6 +45,7 @@ async def show_one(request: DashboardRequest, name: str, query: ChartsQuery) -> 
         page="queues",
         title=f"Queue {name}",
         row=row_of(request, queue),
+        lines=[line_view(request, line) for line in lines.items],
         takers=[one for one in taken.items if name in one.queues],
         rows=[job_row(job) for job in newest.items],
         **charts,

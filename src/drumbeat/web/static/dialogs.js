@@ -2,6 +2,7 @@
 //
 // The idempotency key is created when the dialog opens: a second click, or a retry after a lost response, is the same act. For a
 // selection or a filter, a dry run counts the jobs first.
+import { buildFields, readFields } from "./dialog_fields.js";
 import { count, toast } from "./format.js";
 import { refresh } from "./live.js";
 import { clearSelection, selectionOf } from "./tables.js";
@@ -46,6 +47,7 @@ function ask(button) {
   part("reason").hidden = !data.reason;
   part("optional").hidden = data.reason === "required";
   part("rate").hidden = !("rate" in data);
+  buildFields(part("fields"), data.fields);
   const reason = dialog.querySelector("#act-reason");
   reason.value = "";
   reason.required = data.reason === "required";
@@ -58,7 +60,7 @@ function ask(button) {
   part("count").hidden = true;
   say("");
   dialog.showModal();
-  (data.reason ? reason : confirm).focus();
+  (part("fields").querySelector("input") ?? (data.reason ? reason : confirm)).focus();
   if (chosen?.n !== undefined && chosen.n !== null && chosen.body.ids) showCount(chosen.n);
   else if ("bulk" in data) dryRun(current);
 }
@@ -93,7 +95,8 @@ async function perform() {
   asked.working = true;
   part("confirm").disabled = true;
   say("");
-  const body = { ...asked.body };
+  const body = structuredClone(asked.body);
+  readFields(part("fields"), body);
   const reason = dialog.querySelector("#act-reason").value.trim();
   if (asked.data.reason && reason) body.reason = reason;
   const rate = dialog.querySelector("#act-rate").value;
