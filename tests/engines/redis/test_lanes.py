@@ -299,6 +299,8 @@ async def test_on_a_full_server_room_comes_back(kind: str, kind_of_end: OutcomeK
                 jobs = await take(store, instance)
                 assert len(jobs) == 2
                 await finish(store, instance, *jobs, kind=kind_of_end)
+            await declare(store, each=Bounds(2), whole=Bounds(1), version=2)
+            await declare(store, each=Bounds(2), whole=Bounds(2), version=2)
             held = await take(store, instance)
             await store.jobs.cancel([job.id for job in held])
             await store.instances.declare_dead(instance, beat=None, started=None, reason="killed")
@@ -400,3 +402,17 @@ async def test_limits_of_very_many_full_lanes_are_raised_in_pieces(redis: RedisS
     assert held == 2_100
     await declare(redis, each=Bounds(2), version=2)
     assert await redis._pool.command("ZCARD", READY) == 2_100
+
+
+async def test_a_line_that_was_damaged_is_declared_anew(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await declare(redis, each=ONE)
+    [id] = await add_jobs(redis, "a", 1)
+    for field in ("rule", "policy"):
+        await redis._pool.command("HSET", LINE, field, "{nonsense")
+        await declare(redis, each=ONE)
+        [line] = await redis.limits.list_lines()
+        assert line.policy.each == ONE
+        [job] = await take(redis, instance)
+        await finish(redis, instance, job, kind=OutcomeKind.RELEASED)
+        assert job.id == id

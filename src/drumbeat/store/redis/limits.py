@@ -30,7 +30,7 @@ _FIRST = "-"
 """The bound of ZRANGEBYLEX before all groups."""
 _FIELDS = (
     *("policy", "declared", "version", "override", "changed_at", "changed_by", "reason"),
-    *("running", "starts", "revision", "reordering"),
+    *("running", "starts", "revision", "reordering", "rule"),
 )
 _decode_policy = msgspec.json.Decoder(LinePolicy).decode
 _decode_change = msgspec.json.Decoder(LineChange).decode
@@ -51,6 +51,7 @@ class _StoredLine(msgspec.Struct, frozen=True, kw_only=True):
     starts: Sequence[tuple[int, int]] = ()
     revision: str = ""
     is_reordering: bool = False
+    rule: str = ""
 
 
 class RedisLimits:
@@ -121,9 +122,13 @@ class RedisLimits:
         facts: list[Value] = ["declared", encode_json(declaration.policy), "version", version, "declared_at", "now"]
         while True:
             [stored], _ = await self._load([(declaration.queue, declaration.line)])
+            policy = effective_policy(declaration.policy, stored.override)
+            known = (stored.version, stored.declared, stored.policy, stored.rule, stored.is_reordering)
             if stored.policy is not None and version < stored.version:
                 return
-            if await self._write(stored, effective_policy(declaration.policy, stored.override), facts):
+            if known == (version, declaration.policy, policy, _format_rule(policy), False):
+                return  # as each time that a program starts
+            if await self._write(stored, policy, facts):
                 return
 
     async def _write(self, stored: _StoredLine, policy: LinePolicy, facts: Sequence[Value]) -> bool:
@@ -207,6 +212,7 @@ def _decode_line(queue: bytes, name: bytes, values: Sequence[bytes | None]) -> _
         "starts": _parse_starts(row.get("starts")),
         "revision": row.get("revision", b"").decode(),
         "is_reordering": row.get("reordering") == b"1",
+        "rule": row.get("rule", b"").decode("utf-8", "replace"),
     }
     try:
         return _StoredLine(

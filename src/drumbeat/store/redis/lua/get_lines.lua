@@ -2,7 +2,7 @@
 -- KEYS: 1 the prefix
 -- ARGV: queue and name of each; none: all
 -- returns: now, then for each queue, name and fields: policy, declared, version, override, changed_at, changed_by, reason, running, starts,
--- revision, reordering
+-- revision, reordering, rule
 -- include: _lanes
 
 local wanted, found = {}, {now}
@@ -16,7 +16,7 @@ for _, queue in ipairs(#ARGV == 0 and call('SMEMBERS', P .. 'lane_queues') or {}
 end
 for i, each in ipairs(wanted) do
   local fields = safe_read('HMGET', P .. 'line:' .. each[1] .. '\0' .. each[2], 'policy', 'declared', 'version', 'override', 'changed_at',
-    'changed_by', 'reason', 'running', 'starts', 'revision', 'reordering')
+    'changed_by', 'reason', 'running', 'starts', 'revision', 'reordering', 'rule')
   found[i + 1] = {each[1], each[2], fields or {}}
 end
 return found

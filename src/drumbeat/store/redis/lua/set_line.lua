@@ -3,6 +3,7 @@
 -- ARGV: 1 queue, 2 name, 3 its revision as read (or ''), 4 number of weights, then group and weight of each; then fields and values
 -- ('now' is the time)
 -- returns: 1, or 0 if somebody has
+-- flags: allow-oom
 -- include: _lanes
 
 local queue, name = ARGV[1], ARGV[2]
@@ -20,7 +21,6 @@ end
 for i = at, #ARGV, 2 do
   append(fields, ARGV[i], ARGV[i + 1] == 'now' and now_text or ARGV[i + 1])
 end
--- The first write adds data, so that a full server refuses the call.
 safe_write('HSET', key, unpack(fields))
 call('DEL', P .. 'line_weights:' .. id)
 bulk('HSET', P .. 'line_weights:' .. id, weights)
