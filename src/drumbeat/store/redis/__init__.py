@@ -17,6 +17,7 @@ from drumbeat.store.redis.health import RedisHealth
 from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
 from drumbeat.store.redis.jobs import RedisJobs
+from drumbeat.store.redis.limits import RedisLimits
 from drumbeat.store.redis.locks import RedisLocks
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rooms import RedisRooms
@@ -43,6 +44,7 @@ class RedisStore(Store):
         self.dependencies = RedisDependencies(self._pool)
         self.instances = RedisInstances(self._pool)
         self.schedules = RedisSchedules(self._pool)
+        self.limits = RedisLimits(self._pool)
         self.locks = RedisLocks(self._pool)
         self.rooms = RedisRooms(self._pool)
         self.stats = RedisStats(self._pool)

@@ -38,9 +38,8 @@ class CompletionClient:
     ) -> ClaimResult:
         values: list[Value] = [instance, *_claim_arguments(claim, self.reply_channel if self.listeners else "")]
         places = self._append_outcomes(values, instance.encode(), outcomes)
-        now, next_due, unsure, ids, bodies, mores, is_parked, is_releasing = await self._pool.run(
-            "report_and_claim", *values
-        )
+        answer = await self._pool.run("report_and_claim", *values)
+        now, next_due, unsure, ids, bodies, mores, is_parked, is_releasing, has_limited = answer
         verdicts = [WriteStatus.APPLIED] * len(outcomes)
         for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
             verdicts[places[position - 1]] = WriteStatus.DUPLICATE if recorded else WriteStatus.STALE
@@ -52,6 +51,7 @@ class CompletionClient:
             next_due_at=next_due,
             parked_claim=is_parked == 1,
             is_releasing=is_releasing == 1,
+            has_limited=has_limited == 1,
             malformed=malformed,
         )
 
@@ -61,14 +61,19 @@ class CompletionClient:
         instance, now, *sizes = head.split(b" ")
         ids: list[bytes] = []
         bodies: list[bytes] = []
+        mores: list[bytes | None] = []
         at = 0
-        for size in map(int, sizes):
-            start, end = at + _ID_BYTES, at + _ID_BYTES + size
+        for each in sizes:
+            size, _, more = each.partition(b"+")
+            start, end = at + _ID_BYTES, at + _ID_BYTES + int(size)
             ids.append(rest[at:start])
             bodies.append(rest[start:end])
-            at = end
-        jobs, malformed = self._decode_jobs(int(now), ids, bodies, ())
-        if malformed:  # not sent by our script, which sends what it has just written
+            at = end + int(more or 0)
+            mores.append(rest[end:at] if more else None)
+        if at != len(rest):
+            raise ValueError(f"{len(rest)} bytes of jobs, not {at}")
+        jobs, malformed = self._decode_jobs(int(now), ids, bodies, mores)
+        if malformed:  # a claim finds it again, once the worker has given it back
             raise ValueError(malformed[0].reason)
         return InstanceId(instance.decode()), ClaimResult(statuses=[], jobs=jobs, now=int(now))
 
@@ -81,36 +86,42 @@ class CompletionClient:
 
     def _append_outcomes(self, values: list[Value], instance: bytes, outcomes: Sequence[Outcome]) -> list[int]:
         """Append the outcomes to the values; return the position of each, as the script orders them differently."""
-        groups: dict[tuple[int, str], list[Value]] = {}
-        placed: dict[tuple[int, str], list[int]] = {}
+        groups: dict[tuple[int, str, bool], list[Value]] = {}
+        placed: dict[tuple[int, str, bool], list[int]] = {}
+        lanes: dict[tuple[str, str], int] = {}
         others: list[Value] = []
         other_places: list[int] = []
         follow_ups: list[Value] = []
         follow_up_count = 0
-        last: tuple[int, str] | None = None
+        last: tuple[int, str, bool] | None = None
         for place, each in enumerate(outcomes):
             hint = self._hints.pop(each.id, None)
             if each.kind is not _SUCCEEDED:
                 others += outcome_arguments(each)
                 other_places.append(place)
                 continue
-            raw, task = (pack_id(each.id), "") if hint is None else hint
-            key = (each.token, task)
+            raw, task, lane = (pack_id(each.id), "", None) if hint is None else hint
+            key = (each.token, task, lane is not None)
             if key != last:
                 last = key
                 group = groups.setdefault(key, [])
                 group_places = placed.setdefault(key, [])
             group.append(raw)
             group.append(success_record(each, instance))
+            if lane is not None:
+                group.append(lanes.setdefault(lane, len(lanes) + 1))
             group_places.append(place)
             if each.follow_up is not None:
                 follow_ups += (raw, *follow_up_arguments(each.follow_up))
                 follow_up_count += 1
         values.append(follow_up_count)
         values += follow_ups
+        values.append(len(lanes))
+        for lane in lanes:
+            values += lane
         values.append(len(groups))
-        for key, group in groups.items():
-            values += (*key, len(group) // 2)
+        for (token, task, has_lanes), group in groups.items():
+            values += (token, task, len(group) // (3 if has_lanes else 2), int(has_lanes))
             values += group
         values.append(len(other_places))
         values += others
@@ -119,8 +130,9 @@ class CompletionClient:
 
 def _claim_arguments(claim: ClaimRequest | None, reply_channel: str) -> list[Value]:
     if claim is None:
-        return [-1, "", 0, 0]
-    values: list[Value] = [max(0, claim.limit), reply_channel, len(claim.queues)]
+        return [-1, "", "", 0, 0]
+    slots: Value = "" if claim.slots is None else max(0, claim.slots)
+    values: list[Value] = [max(0, claim.limit), slots, reply_channel, len(claim.queues)]
     for queue, share in claim.queues:
         values += (queue, max(0, share))
     # In order, so that blocked jobs are claimed in the same order on every engine.
@@ -149,11 +161,13 @@ def outcome_arguments(outcome: Outcome) -> list[Value]:
         outcome.blocked_on or "",
         b"" if outcome.error is None else encode_json(outcome.error),
         *follow_up_arguments(outcome.follow_up),
-        *_suspension_arguments(outcome),
+        *_arguments_of_kind(outcome),
     ]
 
 
-def _suspension_arguments(outcome: Outcome) -> list[Value]:
+def _arguments_of_kind(outcome: Outcome) -> list[Value]:
+    if outcome.kind is OutcomeKind.RELEASED:
+        return [0] if outcome.lane is None else [1, outcome.lane]
     if outcome.kind is not OutcomeKind.SUSPENDED:
         return []
     if (suspension := outcome.suspension) is None:

@@ -47,7 +47,7 @@ def job_template(job: NewJob) -> list[Value]:
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
     expires_at: Value = "" if expiry is None else expiry
-    links = (b"" if job.parent is None else pack_id(job.parent), job.workflow or "")
+    links = (b"" if job.parent is None else pack_id(job.parent), job.workflow or "", job.lane)
     if job.key is None:
         return [job.queue, job.priority, when, expires_at, "-", job.task, before + b",null," + after, b"", *links]
     flag = _UNIQUE_FLAGS[job.unique.value]

@@ -129,7 +129,7 @@ class RedisInspect(RedisSearch):
     async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
         if job.state is not JobState.PENDING or job.blocked_on is not None:
             return 0
-        place = (job.queue, job.priority, to_us(job.run_at), pack_id(job.id))
+        place = (job.queue, job.priority, to_us(job.run_at), pack_id(job.id), job.lane)
         return min(int(await self._pool.run("count_jobs_ahead", *place)), limit)
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:

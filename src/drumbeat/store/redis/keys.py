@@ -13,7 +13,7 @@ every call, so no script runs on half of the keys.
     buckets              zset     bucket -> its number: all buckets that exist
     ids:<bucket>         list     the ids of a bucket in order: single ids, and first id, last id and size of runs (_base.lua)
     runs:<bucket>        hash     first and last id of a run -> its ids, concatenated, ascending
-    due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that are not blocked, due and future
+    due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p, in no lane and not blocked, due and future
     queues               set      queues that have or had jobs
     live_state           hash     id -> run_at, token, failures ... (_base.lua) of live jobs that were claimed or changed, or
                                   have parents; absent: run_at is the body's due_at, the rest is empty
@@ -39,6 +39,23 @@ every call, so no script runs on half of the keys.
     paused               hash     queue -> JSON array [at, by, reason]
     parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
     parked_requests      hash     instance -> what its last parked claim asks for
+
+  Limits (formats in lua/_lanes.lua). <line> is <queue>, NUL and the line's name; <lane> is that, a space and the group
+    lane_due:<lane>:<p>  zset     id -> run_at (µs), or where the line has an order, the place in it: pending jobs of a lane
+                                  that are not blocked, due and future
+    lane_later:<queue>   zset     id -> run_at (µs): pending jobs of lanes that were due later when they entered; an entry whose
+                                  time has come means nothing
+    lane_pending         hash     queue -> number of its pending jobs in lanes that are not blocked
+    lane_places          hash     id -> place in the order of its lane (µs), of live jobs that were replayed; else created_at
+    lane_queues          set      queues that have or had lanes or lines. If it is absent, nothing else is asked
+    lines:<queue>        zset     name -> 0: the lines of a queue that were declared or have lanes, by name
+    line:<line>          hash     policy, declared, override (JSON), rule (what claims need of the policy), version,
+                                  declared_at (µs), changed_at (µs), changed_by, reason, revision, running, starts,
+                                  reordering (1: while its jobs get or lose their order). Without a rule it was not declared
+    line_weights:<line>  hash     group -> its weight, as the policy says
+    lanes:<line>         zset     group -> 0: the lanes of a line, by name
+    lane:<line>          hash     group -> running, when it is ready, starts ...: one text
+    ready:<line>         zset     group -> when the lane may give a job (µs): those that are not full and not empty
 
   Dependencies (core/dependencies.py; formats in lua/_edges.lua and lua/_releases.lua)
     parents              set      live jobs that have children

@@ -32,8 +32,9 @@ _JOBS_PER_CALL = 500
 MAX_READ_BYTES = 8 * 1024 * 1024
 """Bytes of jobs that one call reads: a few milliseconds."""
 
-Hint = tuple[bytes, str]
-"""What reporting a success need not look up again: the bytes of the id, and the task ("" if its end unblocks something)."""
+Hint = tuple[bytes, str, tuple[str, str] | None]
+"""What reporting a success need not look up again: the bytes of the id, the task ("" if its end unblocks something), queue and
+lane of a job that is in one."""
 
 
 def decode_claimed(
@@ -58,7 +59,8 @@ def decode_claimed(
         except (ValueError, msgspec.DecodeError):
             malformed.append(_salvage_claimed(now, id, body, text))
             continue
-        hints[id] = (raw, header.task if header.key is None and not header.schedule else "")
+        place = (header.queue, header.lane) if header.lane else None
+        hints[id] = (raw, header.task if header.key is None and not header.schedule else "", place)
         if live_state is None:  # as most: without a call
             jobs.append(ClaimedJob(id, now, args, header.due_at, 0, 0, 0, None, *_header_fields(header)))
         else:

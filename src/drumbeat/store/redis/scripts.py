@@ -9,6 +9,8 @@ A file begins with comments that say what it is called with:
     -- flags: allow-oom             (optional: it runs on a full server as well)
     -- include: _transitions             (optional, any number: the text of `_transitions.lua` is put here, once)
 
+A line `-- inner` puts what follows into a function (see _base.lua).
+
 A file `_name.lua` holds functions that several operations share; it may include others, and is no operation itself. A full
 server refuses the first write of a script that adds, which is right for `add`, and wrong for all that makes room. Servers from
 7 on take a flag for that. Before, a first write that adds nothing does the same: the prefix is no key, so its DEL is one.
@@ -29,6 +31,7 @@ _FIELD = re.compile(r"^-- (KEYS|ARGV|returns|flags):[ \t]*(\S.*?)[ \t]*$", re.MU
 _INCLUDE = re.compile(r"^-- include:[ \t]*(\w+)[ \t]*$", re.MULTILINE)
 _REQUIRED_FIELDS = frozenset({"KEYS", "ARGV", "returns"})
 _KNOWN_FLAGS = frozenset({"allow-oom"})
+_INNER = re.compile(r"^-- inner$", re.MULTILINE)
 _ALLOW_OOM_FLAG = "#!lua flags=allow-oom\n"
 _ALLOW_OOM_WRITE = "redis.call('DEL', KEYS[1])\n"
 
@@ -80,7 +83,10 @@ def _parse_script(name: str, files: dict[str, str]) -> Script:
     flags = set(fields.get("flags", "").split())
     if unknown := sorted(flags - _KNOWN_FLAGS):
         raise ValueError(f"{name}.lua: there is no flag {', '.join(unknown)}")
-    return Script(name=name, lua=_expand_includes(name, files, set()), allow_oom="allow-oom" in flags)
+    lua = _expand_includes(name, files, set())
+    if _INNER.search(lua):
+        lua = _INNER.sub("return (function()", lua, count=1) + "end)()\n"
+    return Script(name=name, lua=lua, allow_oom="allow-oom" in flags)
 
 
 def _expand_includes(name: str, files: dict[str, str], seen: set[str]) -> str:

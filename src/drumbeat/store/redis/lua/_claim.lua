@@ -1,5 +1,10 @@
 -- Claims jobs. A claim that finds nothing may be parked: see _handoff.lua.
 -- include: _transitions
+-- include: _lane_claim
+-- include: _assign_jobs
+
+local unpaused_queues, pick_jobs, next_due_at, find_limited, unpark_claim, park_claim
+do
 
 -- Returns the keys of a queue's due jobs, most urgent priority first, and how many of them exist. A single one is nearly always
 -- that of the default priority, which then comes first.
@@ -37,7 +42,8 @@ local function pop_due(queue, wanted, picked)
   return wanted - left
 end
 
--- Picks jobs that were blocked on something this worker has, and marks them as no longer blocked.
+-- Picks jobs that were blocked on something this worker has, and marks them as no longer blocked. Those of lanes enter their
+-- lanes, which give them.
 local function pop_unblocked(unblocks, open, limit, picked)
   local present = bulk_get('HMGET', P .. 'blocked_on', unblocks)
   for i, reason in ipairs(unblocks) do
@@ -47,13 +53,19 @@ local function pop_unblocked(unblocks, open, limit, picked)
         local found = #picked < limit
           and safe_read('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
         for _, id in ipairs(found) do
-          picked[#picked + 1] = id
           end_wait(reason, queue, priority, id)
           local text = call('HGET', P .. 'live_state', id)
+          local job = has_lanes() and load_job(id)
+          local more = text and parse_live_state(text, job and job.body)
           if text then
-            local more = parse_live_state(text)
             more.blocked_on = ''
             call('HSET', P .. 'live_state', id, format_live_state(more))
+          end
+          if job and job.lane then
+            job.more = more or {run_at = now}
+            add_to_due(job)
+          else
+            picked[#picked + 1] = id
           end
         end
       end
@@ -62,7 +74,7 @@ local function pop_unblocked(unblocks, open, limit, picked)
 end
 
 -- Returns the queues of the claim that are not paused, and their shares.
-local function unpaused_queues(claim)
+unpaused_queues = function(claim)
   local paused = exists('paused') and bulk_get('HMGET', P .. 'paused', claim.queues) or {}
   local open, shares = {}, {}
   for i, queue in ipairs(claim.queues) do
@@ -74,7 +86,23 @@ local function unpaused_queues(claim)
   return open, shares
 end
 
-local function pick_jobs(claim, open, shares)
+-- As pop_due, also from lanes: plain jobs and each line that is ready take turns.
+local function pop_queue(queue, wanted, picked, claim)
+  local ready = has_lanes() and claims_of_lanes().look(queue, wanted, claim) or {}
+  if #ready == 0 then
+    return pop_due(queue, wanted, picked)
+  end
+  local kinds = #ready + 1
+  local share = math.floor(wanted / kinds) + (now % kinds < wanted % kinds and 1 or 0)
+  local plain = share > 0 and pop_due(queue, share, picked) or 0
+  local total = plain + claims_of_lanes().pick(queue, ready, wanted - plain, claim, picked)
+  if plain == share and total < wanted then
+    total = total + pop_due(queue, wanted - total, picked)
+  end
+  return total
+end
+
+pick_jobs = function(claim, open, shares)
   local picked, limit = {}, claim.limit
   if #claim.unblocks > 0 and exists('blocked_on') then
     pop_unblocked(claim.unblocks, open, limit, picked)
@@ -82,44 +110,18 @@ local function pick_jobs(claim, open, shares)
   local emptied = {}
   for i, queue in ipairs(open) do
     local share = math.min(shares[i], limit - #picked)
-    emptied[i] = share > 0 and pop_due(queue, share, picked) < share
+    emptied[i] = share > 0 and pop_queue(queue, share, picked, claim) < share
   end
   for i, queue in ipairs(open) do
     if not emptied[i] and #picked < limit then
-      pop_due(queue, limit - #picked, picked)
+      pop_queue(queue, limit - #picked, picked, claim)
     end
   end
   return picked
 end
 
--- Assigns the picked jobs to an instance. Returns ids, bodies and live states (empty if none has one).
-local function assign_jobs(instance, picked)
-  local known = exists('live_state') and bulk_get('HMGET', P .. 'live_state', picked)
-  local found, list, n = fetch('job:', picked), {}, 0
-  local ids, bodies, mores = {}, {}, {}
-  for i, id in ipairs(picked) do
-    if found[i] and #id == 16 then
-      local token = now_text
-      n = n + 1
-      ids[n], bodies[n] = id, found[i]
-      if known then
-        mores[n] = known[i]
-        if known[i] then
-          -- As parse_live_state, faster.
-          local last = match(known[i], '^%-?%d+,(%d+),%d+,%d+,%d+,%d*,?%d*b?\n[^\n]*\n')
-          last = tonumber(last) or 0
-          token = last < now and now_text or us(last + 1)
-        end
-      end
-      list[2 * n - 1], list[2 * n] = token, id
-    end
-  end
-  bulk('ZADD', P .. 'held:' .. instance, list)
-  return ids, bodies, mores
-end
-
 -- Returns the next time at which one of these queues has a due job, or nil.
-local function next_due_at(queues)
+next_due_at = function(queues, claim)
   local first = nil
   for _, queue in ipairs(queues) do
     local keys, filled = due_keys_of(queue)
@@ -134,24 +136,39 @@ local function next_due_at(queues)
         first = first and math.min(first, moment) or moment
       end
     end
+    if has_lanes() then
+      local at, has_limited = claims_of_lanes().next_at(queue, claim)
+      claim.has_limited = claim.has_limited or has_limited
+      first = at and (first and math.min(first, at) or at) or first
+    end
   end
   return first
 end
 
-local function unpark_claim(instance)
+-- Finds out whether jobs of limited lines are left for which a claim has no slots.
+find_limited = function(queues, claim)
+  for _, queue in ipairs(queues) do
+    local _, has_limited = claims_of_lanes().next_at(queue, claim)
+    claim.has_limited = claim.has_limited or has_limited
+  end
+end
+
+unpark_claim = function(instance)
   call('ZREM', P .. 'parked_claims', instance)
 end
 
 -- Returns 1 if the claim was parked, else 0. Only the claim of a worker that runs nothing is: another may be busy when the answer
 -- comes. A full server has no room for it.
-local function park_claim(instance, claim)
+park_claim = function(instance, claim)
   check_if_full()
   if is_full or exists('held:' .. instance) then
     unpark_claim(instance)
     return 0
   end
   call('ZADD', P .. 'parked_claims', now_text, instance)
-  local request = claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n'
+  local request = claim.reply_channel .. ' ' .. claim.limit .. ' ' .. claim.slots .. '\n' .. table.concat(claim.queues, '\n') .. '\n'
   call('HSET', P .. 'parked_requests', instance, request)
   return 1
+end
+
 end

@@ -7,7 +7,7 @@ local parent_failure, cancel_waiting, load_parents, judge_anew, judge_child, fin
 do
 
 local byte, ONE = string.byte, string.byte('1')
--- As HEADER_PATTERN, one capture for both.
+-- As HEADER_PATTERN, one capture for queue and priority.
 local QUEUE_PATTERN = '^.%[%-?%d+,%-?%d+,"[^"]*","([^"]*",%d)'
 local WORKFLOW_CANCELLED = '{"type":"WorkflowCancelled","message":"its workflow was cancelled"}'
 local EVENTS = {died = 'died', cancelled = 'was cancelled', discarded = 'was discarded'}
@@ -74,23 +74,28 @@ end
 
 -- Makes jobs due that have no open parents left. states: their live states, but for run_at.
 local function make_due(ids, run_ats, states)
-  local due, changed, lines, counts, n = {}, {}, {}, {}, 0
+  local due, changed, lines, counts, bodies_of, n = {}, {}, {}, {}, {}, 0
   for i, body in ipairs(fetch('job:', ids)) do
     if body and is_cancelled_by_workflow(body) then
       cancel_waiting(ids[i], WORKFLOW_CANCELLED, nil)
     else
       local id, run_at = ids[i], run_ats[i]
       local name = match(body or '', QUEUE_PATTERN) or 'default",5'  -- unreadable: whoever claims it will say so
-      local line = lines[name]
+      local lane = body and lane_of(body)
+      local line = lines[lane and name .. lane or name]
       if not line then
-        line = {n = 0}
-        lines[name] = line
+        line = {n = 0, lane = lane, place = name}
+        lines[lane and name .. lane or name] = line
       end
       local moment = tonumber(run_at)
       if moment <= now then
         moment, run_at = now, now_text
       end
-      wake_at(moment)
+      if lane then
+        bodies_of[id] = body
+      else
+        wake_at(moment)
+      end
       n = n + 1
       due[n], changed[2 * n - 1], changed[2 * n] = id, id, run_at .. states[i]
       line[line.n + 1], line[line.n + 2] = run_at, id
@@ -100,9 +105,13 @@ local function make_due(ids, run_ats, states)
   if n == 0 then
     return
   end
-  for name, line in pairs(lines) do
-    local queue, priority = match(name, '^(.*)",(.)$')
-    bulk('ZADD', due_key(queue, priority), line)
+  for _, line in pairs(lines) do
+    local queue, priority = match(line.place, '^(.*)",(.)$')
+    if line.lane then
+      lanes().enter(queue, line.lane, priority, line, function(id) return lanes().place_of(id, bodies_of[id]) end)
+    else
+      bulk('ZADD', due_key(queue, priority), line)
+    end
     call('SADD', P .. 'queues', queue)
     counts[queue] = (counts[queue] or 0) + line.n / 2
   end
@@ -230,6 +239,9 @@ local function revive_child(id, parent, pending)
     add_key(key_field(job.flag, job.task, job.head()[6]), id)
   end
   local waits = open > 0
+  if job.lane then
+    call('HSET', P .. 'lane_places', id, now_text)
+  end
   job.more = {
     run_at = waits and run_at or math.max(run_at, now), token = token, failures = 0, crashes = 0, replays = (tonumber(replays) or 0) + 1,
     error = '', blocked_on = waits and 'parents' or '', blocked_since = waits and now or nil, open = open, binds = binds,

@@ -34,7 +34,7 @@ local function find_job(id)
   end
   job.more = parse_live_state(call('HGET', P .. 'live_state', id), job.body)
   job.state = 'pending'
-  if job.more.blocked_on == '' and not safe_read('ZSCORE', due_key(job.queue, job.priority), id) then
+  if job.more.blocked_on == '' and not safe_read('ZSCORE', due_key(job.queue, job.priority, job.lane), id) then
     job.instance, job.token = find_runner(id)
     job.state = 'running'
   end
@@ -45,6 +45,8 @@ end
 local function remove_from_queue(job)
   if job.more.blocked_on ~= '' then
     end_wait(job.more.blocked_on, job.queue, job.priority, job.id)
+  elseif job.lane then
+    lanes().drop(job.queue, job.lane, job.priority, job.id)
   else
     safe_write('ZREM', due_key(job.queue, job.priority), job.id)
   end

@@ -2,6 +2,7 @@
 -- include: _base
 -- include: _uniqueness
 -- include: _edges
+-- include: _lanes
 
 -- Returns the time of an expiry: as it is written in a body, or nil.
 local function expiry_time(text, due)
@@ -17,17 +18,17 @@ end
 
 -- A template holds what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
 --     queue, priority, delay (or '@' and run_at), expires_at (or '+' and how long after it is due; '' for never), flag, task, the
---     head up to the key, the head after the key, parent (or ''), workflow (or '')
+--     head up to the key, the head after the key, parent (or ''), workflow (or ''), lane (or '')
 -- For jobs without a key the head is whole in the first part.
-local TEMPLATE_SIZE = 10
+local TEMPLATE_SIZE = 11
 local function read_template(at)
   local when, flag = ARGV[at + 2], ARGV[at + 4]
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
   return {
-    due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
+    due_key = due_key(ARGV[at], ARGV[at + 1], ARGV[at + 10] ~= '' and ARGV[at + 10]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
     expires_at = expiry_time(ARGV[at + 3], due),
     task = ARGV[at + 5], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 6], rest = ARGV[at + 7],
-    parent = ARGV[at + 8], workflow = ARGV[at + 9],
+    parent = ARGV[at + 8], workflow = ARGV[at + 9], lane = ARGV[at + 10] ~= '' and ARGV[at + 10] or nil,
   }
 end
 
@@ -83,7 +84,7 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
     if not (given and given[i]) then
       local line = lines[template.due_key]
       if not line then
-        line = {n = 0}
+        line = {n = 0, template = template}
         lines[template.due_key] = line
       end
       line[line.n + 1], line[line.n + 2] = template.score, id
@@ -109,15 +110,35 @@ local function insert_jobs(ids, templates, args, keys, ascend, given)
       add_key(key_field(template.flag, template.task, keys[i]), id)
     end
   end
+  local places, queues = {}, {}
+  for _, line in pairs(lines) do
+    if line.template.lane then
+      places[#places + 1] = {line.template.queue, line.template.lane}
+    end
+  end
+  if #places > 1 then
+    lanes().prepare(places)
+  end
   for key, line in pairs(lines) do
-    bulk('ZADD', key, line)
+    local template = line.template
+    if template.lane then
+      lanes().enter(template.queue, template.lane, template.priority, line, function() return now_text end)
+    else
+      bulk('ZADD', key, line)
+    end
   end
   record_children(children)
   record_members(members)
   for template, n in pairs(tasks) do
-    call('SADD', P .. 'queues', template.queue)
+    if not queues[template.queue] then
+      queues[template.queue] = true
+      call('SADD', P .. 'queues', template.queue)
+    end
+    if template.lane then
+      note_lanes(template.queue)
+    end
     add_to_counter(template.task, 'live', n)
-    if waiting[template] then
+    if waiting[template] and not template.lane then  -- lanes say for themselves when they are ready
       wake_at(template.due)
     end
   end

@@ -33,6 +33,8 @@ local function load_job(id)
   if not job.queue then
     -- Its queue is unreadable: it cannot become pending again and is made a dead letter (see return_to_pending).
     job.task, job.queue, job.priority, job.is_malformed = match(body, TASK_PATTERN) or '', 'default', '5', true
+  else
+    job.lane = lane_of(body)
   end
   local head = nil
   job.head = function()
@@ -64,6 +66,9 @@ end
 -- Releases a claim. Deletes before anything is added.
 local function release_hold(job)
   safe_write('ZREM', P .. 'held:' .. job.instance, job.id)
+  if job.lane then
+    lanes().leave(job.queue, job.lane, 1)
+  end
   if job.cancel_requested then
     call('SREM', P .. 'cancels:' .. job.instance, job.id)
   end
@@ -89,6 +94,9 @@ local start_next = nil
 -- Removes a job from the live ones: frees its key and starts the next job of its schedule.
 local function remove_from_live(job)
   call('HDEL', P .. 'live_state', job.id)
+  if job.lane and job.more.replays > 0 then
+    call('HDEL', P .. 'lane_places', job.id)
+  end
   local schedule = job.flag == '-' and schedule_name_of(job.body)
   if schedule then
     start_next(schedule, job.id)
@@ -213,17 +221,75 @@ local function drop_taken_key(job)
   call('HSET', P .. 'job:' .. job.bucket, job.id, 'k' .. sub(job.body, 2))
 end
 
+-- Adds a job to the index of those that are due, or will be.
+local function add_to_due(job)
+  if job.lane then
+    lanes().enter(job.queue, job.lane, job.priority, {us(job.more.run_at), job.id}, function(id)
+      return lanes().place_of(id, job.body)
+    end)
+  else
+    safe_write('ZADD', due_key(job.queue, job.priority), us(job.more.run_at), job.id)
+    wake_at(job.more.run_at)
+  end
+end
+
 -- Adds a job to its pending index.
 local function make_pending(job)
   local more = job.more
   call('HSET', P .. 'live_state', job.id, format_live_state(more))
   if more.blocked_on ~= '' then
     begin_wait(job)
+    wake_at(more.run_at)
   else
-    safe_write('ZADD', due_key(job.queue, job.priority), us(more.run_at), job.id)
+    add_to_due(job)
   end
   call('SADD', P .. 'queues', job.queue)
-  wake_at(more.run_at)
+end
+
+-- The fields of a JSON array of scalars, as texts: numbers are not rounded.
+local function split_fields(text)
+  local fields, at, start, is_text = {}, 2, 2, false
+  while at <= #text do
+    local char = sub(text, at, at)
+    if char == '\\' then
+      at = at + 1
+    elseif char == '"' then
+      is_text = not is_text
+    elseif not is_text and (char == ',' or char == ']') then
+      fields[#fields + 1], start = sub(text, start, at - 1), at + 1
+    end
+    at = at + 1
+  end
+  return fields
+end
+
+-- Puts a job that was claimed into another lane ('': none), and its group with it.
+local function change_lane(job, lane)
+  local stop = find(job.body, '\n', 1, true)
+  local fields = split_fields(sub(job.body, 2, stop - 1))
+  for i = #fields + 1, 18 do
+    fields[i] = i == 13 and '""' or 'null'
+  end
+  fields[12], fields[18] = cjson.encode(match(lane, '^[^ ]* (.*)$') or ''), cjson.encode(lane)
+  job.body = job.flag .. '[' .. table.concat(fields, ',') .. ']' .. sub(job.body, stop)
+  safe_write('HSET', P .. 'job:' .. job.bucket, job.id, job.body)
+  job.lane = lane ~= '' and lane or nil
+  if job.lane then
+    note_lanes(job.queue)
+  end
+end
+
+-- Makes a pending job due now.
+local function make_due_now(job)
+  local more = job.more
+  more.run_at = now
+  if more.blocked_on ~= '' then
+    call('ZADD', wait_key(more.blocked_on, job.queue, job.priority), now_text, job.id)
+    wake_at(now)
+  else
+    add_to_due(job)
+  end
+  call('HSET', P .. 'live_state', job.id, format_live_state(more))
 end
 
 -- Unblocks the oldest job that is blocked on a schedule; returns its id, or ''.
@@ -303,6 +369,9 @@ local function return_to_pending(job, run, crashes)
   local kind, more = run.kind, job.more
   local started = run.started ~= '' or (kind ~= 'released' and kind ~= 'blocked')
   release_hold(job)
+  if run.lane then
+    change_lane(job, run.lane)
+  end
   more.token, more.crashes = job.token, crashes
   if kind == 'retry' then
     more.failures = more.failures + 1

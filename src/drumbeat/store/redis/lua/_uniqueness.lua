@@ -42,7 +42,7 @@ end
 -- Returns whether a live job is pending, blocked or not.
 local function is_pending(id, body)
   local _, queue, priority = match(body, HEADER_PATTERN)
-  if queue and safe_read('ZSCORE', due_key(queue, priority), id) then
+  if queue and safe_read('ZSCORE', due_key(queue, priority, lane_of(body)), id) then
     return true
   end
   local text = call('HGET', P .. 'live_state', id)

@@ -15,7 +15,7 @@ local function read_page(workflow, after, limit)
       states[i] = on == 'parents' and 'waiting' or 'pending'
     else
       local _, queue, priority = match(body or '', HEADER_PATTERN)
-      states[i] = queue and not safe_read('ZSCORE', due_key(queue, priority), ids[i]) and 'running' or 'pending'
+      states[i] = queue and not safe_read('ZSCORE', due_key(queue, priority, lane_of(body)), ids[i]) and 'running' or 'pending'
     end
   end
   return ids, bodies, states

@@ -59,6 +59,9 @@ for i, id in ipairs(ids) do
   place_of[id] = i
 end
 
+local is_new_workflow
+do
+
 -- Returns the first refused job whose key is held, if it matters: it is of a workflow or a step, or a new job waits for it.
 local function find_held()
   local held = {}
@@ -109,7 +112,7 @@ local function find_live_workflow(name)
 end
 
 -- Returns why the workflows of new jobs do not take them, or nil.
-local is_new_workflow = workflow ~= '' and call('EXISTS', P .. 'workflow:' .. workflow) == 0
+is_new_workflow = workflow ~= '' and call('EXISTS', P .. 'workflow:' .. workflow) == 0
 local function check_workflows()
   local other = is_new_workflow and ARGV[9] == '1' and find_live_workflow(ARGV[7])
   if other then
@@ -145,6 +148,8 @@ if problem then
   return problem
 end
 
+end
+
 -- The parents of new jobs.
 
 local function each_edge(visit)
@@ -158,17 +163,20 @@ local function each_edge(visit)
   end
 end
 
+local known
+do
 local existing, is_asked = {}, {}
 each_edge(function(_, _, _, parent)
   if not place_of[parent] and not is_asked[parent] then
     is_asked[parent], existing[#existing + 1] = true, parent
   end
 end)
-local known = load_parents(existing)
+known = load_parents(existing)
 for _, parent in ipairs(existing) do
   if not known[parent] then
     return {'missing', parent, call('HGET', P .. 'meta', 'pruned_before')}
   end
+end
 end
 
 -- The facts of each edge, by child; its children, by parent: one, or a list.
@@ -236,6 +244,9 @@ end
 if instance ~= '' then
   safe_write('HSETNX', P .. 'steps:' .. step_of, ARGV[4], ARGV[5])
 end
+
+-- A script has at most 200 locals.
+do
 
 -- The text of a child with several parents: a line for each run of those that are bound alike.
 local function format_runs(child)
@@ -376,5 +387,8 @@ if #parents > 0 then
     cancel_blamed()
   end
 end
+
+end
+serve_parked_claims()
 flush_effects()
 return {'stored', refused}

@@ -16,6 +16,7 @@ if #ids > 0 then
   local claims, given = assign_to_claims(template_of, args)
   insert_jobs(ids, template_of, args, keys, ascend, given)
   hand_off(claims, ids, given)
+  serve_parked_claims()
   flush_effects()
 end
 return {now, refused}

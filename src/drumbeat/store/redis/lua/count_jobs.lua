@@ -4,6 +4,7 @@
 -- returns: ready, all that are due later, retrying (of these), waiting, running, 1 if there may be more that are retrying;
 -- then counters ("task NUL what" and how many, flat)
 -- include: _base
+-- include: _lane_counts
 
 local ready, future, waiting, running, retrying, looked = 0, 0, 0, 0, 0, 0
 for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
@@ -14,6 +15,10 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
       local due = call('ZCOUNT', key, '-inf', now_text)
       ready, future = ready + due, future + size - due
     end
+  end
+  if has_lanes() then
+    local pending, later = count_in_lanes(queue)
+    ready, future = ready + pending - later, future + later
   end
 end
 for _, number in ipairs(call('HVALS', P .. 'blocked_counts')) do

@@ -1,15 +1,23 @@
--- How many ready jobs of a queue would be claimed before a pending job.
+-- How many ready jobs of a queue would be claimed before a pending job; of a job of a lane: of its lane.
 -- KEYS: 1 the prefix
--- ARGV: 1 queue, 2 priority, 3 run_at and 4 id of the job
+-- ARGV: 1 queue, 2 priority, 3 run_at and 4 id of the job, 5 its lane (or '')
 -- returns: how many
--- include: _base
+-- include: _lanes
 
 local queue, own_priority, run_at, id = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local lane = ARGV[5] ~= '' and ARGV[5] or nil
+if lane and lanes().line(queue, match(lane, '^[^ ]*')).order ~= '' then
+  local place, before = safe_read('ZSCORE', due_key(queue, own_priority, lane), id), 0
+  for priority = 0, place and 9 or -1 do
+    before = before + (safe_read('ZCOUNT', due_key(queue, priority, lane), '-inf', '(' .. place) or 0)
+  end
+  return before
+end
 local ahead = 0
 for priority = 0, own_priority - 1 do
-  ahead = ahead + (safe_read('ZCOUNT', due_key(queue, priority), '-inf', now_text) or 0)
+  ahead = ahead + (safe_read('ZCOUNT', due_key(queue, priority, lane), '-inf', now_text) or 0)
 end
 if run_at <= now then
-  return ahead + (safe_read('ZRANK', due_key(queue, own_priority), id) or 0)
+  return ahead + (safe_read('ZRANK', due_key(queue, own_priority, lane), id) or 0)
 end
-return ahead + (safe_read('ZCOUNT', due_key(queue, own_priority), '-inf', now_text) or 0)
+return ahead + (safe_read('ZCOUNT', due_key(queue, own_priority, lane), '-inf', now_text) or 0)

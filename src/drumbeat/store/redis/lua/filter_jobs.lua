@@ -44,7 +44,7 @@ end
 
 local by_run = state == 'pending' or state == 'running'
 local only_ended = state ~= '' and state ~= 'live' and not by_run
-local function view_of_live(id, text, its_queue, priority)
+local function view_of_live(id, text, body, its_queue, priority)
   -- Most were never claimed and have no live state.
   local more = text and parse_live_state(text)
   if only_ended or (part ~= '' and not (more and find(more.error, written, 1, true) and has_part(decode_table(more.error)))) then
@@ -52,7 +52,11 @@ local function view_of_live(id, text, its_queue, priority)
   end
   local word = 'waiting'
   if not more or more.blocked_on == '' then
-    local moment = its_queue and safe_read('ZSCORE', due_key(its_queue, priority), id)
+    local lane = lane_of(body)
+    local moment = its_queue and safe_read('ZSCORE', due_key(its_queue, priority, lane), id)
+    if moment and lane then  -- where jobs have an order, the score is the place
+      moment = more and more.run_at or match(body, DUE_AT_PATTERN)
+    end
     if not moment then
       word = 'running'
     elseif tonumber(moment) <= now then
@@ -79,7 +83,7 @@ local function scan(ids)
       read = read + #body + #(dones[i] or '')
       local its_task, its_queue, priority = match(body, HEADER_PATTERN)
       if is_of(body, its_task, its_queue) then
-        local word = dones[i] and view_of_ended(dones[i]) or not dones[i] and view_of_live(id, mores[i], its_queue, priority)
+        local word = dones[i] and view_of_ended(dones[i]) or not dones[i] and view_of_live(id, mores[i], body, its_queue, priority)
         if word then
           append(found, id, word)
         end

@@ -30,10 +30,14 @@ local function enqueue(schedule, planned, waits)
   safe_write('RPUSH', P .. 'ids:' .. name, id)
   call('ZADD', P .. 'buckets', tonumber(name, 16), name)
   add_to_counter(schedule.task, 'live', 1)
-  local expiry = decode_header(body)[15]
+  local header = decode_header(body)
+  local expiry, lane = header[15], lane_of_header(header)
+  if lane then
+    note_lanes(schedule.queue)
+  end
   note_expiry(id, type(expiry) == 'string' and expiry_time(expiry, tonumber(planned.at)) or nil)
-  if waits or planned.run_at ~= planned.at then
-    make_pending({id = id, queue = schedule.queue, priority = schedule.priority, more = {
+  if waits or lane or planned.run_at ~= planned.at then
+    make_pending({id = id, body = body, lane = lane, queue = schedule.queue, priority = schedule.priority, more = {
       run_at = tonumber(planned.run_at), token = 0, failures = 0, crashes = 0, replays = 0, error = '',
       blocked_on = waits and 'schedule:' .. schedule.name or '', blocked_since = waits and now or nil,
     }})

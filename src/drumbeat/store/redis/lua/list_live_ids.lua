@@ -4,6 +4,7 @@
 -- live state), waiting; 2 limit; 3 only of this queue ('' for any)
 -- returns: ids, or nothing if there are more
 -- include: _base
+-- include: _lane_counts
 
 local which, few = ARGV[1], tonumber(ARGV[2])
 local ids = {}
@@ -33,6 +34,10 @@ if which ~= 'waiting' then
       if #ids + (safe_read('ZCOUNT', key, least, most) or 0) > few or not add(safe_read('ZRANGEBYSCORE', key, least, most) or {}) then
         return false
       end
+    end
+    local of_lanes = has_lanes() and ids_in_lanes(queue, which, few - #ids)
+    if of_lanes == nil or (of_lanes and not add(of_lanes)) then
+      return false
     end
   end
 end

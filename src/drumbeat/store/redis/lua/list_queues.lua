@@ -4,6 +4,7 @@
 -- returns: {queue, ready, scheduled, run_at of the oldest ready job} of those that may have pending jobs; queue and running,
 -- flat; queue and waiting, flat; queue and pause, flat; records of live instances
 -- include: _running_jobs
+-- include: _lane_counts
 
 local queues = {}
 for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
@@ -19,6 +20,11 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
         oldest = first
       end
     end
+  end
+  if has_lanes() then
+    local pending, later, first = count_in_lanes(queue)
+    all, ready = all + pending, ready + pending - later
+    oldest = pending > later and first and (not oldest or first < oldest) and first or oldest
   end
   if all > 0 then
     queues[#queues + 1] = {queue, ready, all - ready, oldest}

@@ -34,7 +34,7 @@ for _, queue in ipairs(call('SRANDMEMBER', P .. 'queues', 3)) do
   for priority = 0, 9 do
     lines[priority + 1] = due_key(queue, priority)
   end
-  if call('EXISTS', unpack(lines)) == 0 then
+  if call('EXISTS', unpack(lines)) == 0 and not (has_lanes() and safe_read('HGET', P .. 'lane_pending', queue)) then
     call('SREM', P .. 'queues', queue)
   end
 end

@@ -30,6 +30,9 @@ local function replay(job)
   if job.flag ~= '-' then
     add_key(key_field(job.flag, job.task, job.head()[6]), job.id)
   end
+  if job.lane then
+    call('HSET', P .. 'lane_places', job.id, now_text)  -- behind the others
+  end
   make_pending(job)
   reopen_workflow(workflow_of(job.body))
   revive_parent(job)

@@ -1,15 +1,18 @@
 -- Records outcomes and claims the next jobs.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 limit (-1: no claim), 3 the reply channel for a parked claim (or ''), 4 number
+-- ARGV: 1 instance, 2 limit (-1: no claim), 3 how many of these may be of limited lines ('': all), 4 the reply channel for a parked claim (or ''), 5 number
 -- of queues, then queue and share of each; number of unblocks, then these; number of follow-ups of successes, then of each: id of the
--- job that succeeded, follow-up (see _transitions.lua: read_follow_up); number of groups of successes, then of each: token, task
--- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
+-- job that succeeded, follow-up (see _transitions.lua: read_follow_up); number of lanes, then queue and name of each; number of groups
+-- of successes, then of each: token, task (or '', see succeed), how many, 1 if they are of lanes, and id, record of each (the JSON array
+-- of _transitions.lua: format_end_record; finished_at null: now), and the number of its lane;
 -- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, follow-up
 -- (see _transitions.lua: read_follow_up); of one that is suspended also: kind and name of its step ('' for none), signal (or ''),
--- until (or '': delay from now)
+-- until (or '': delay from now); of one that is released: 0, or 1 and the lane that it moves to
 -- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
--- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0; 1 if releases are left, else 0
+-- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0; 1 if releases are left, else 0; 1 if
+-- there are jobs of limited lines that the claim had no slots for, else 0
 -- include: _claim
+-- include: _handoff
 -- include: _dependencies
 
 local at = 1
@@ -20,7 +23,10 @@ end
 
 local instance = arg()
 local held = P .. 'held:' .. instance
-local claim = {limit = tonumber(arg()), reply_channel = arg(), queues = {}, shares = {}, unblocks = {}}
+local claim = {
+  limit = tonumber(arg()), slots = arg(), reply_channel = arg(), queues = {}, shares = {}, unblocks = {}, lanes_left = MAX_LANES,
+  places = {},
+}
 for i = 1, tonumber(arg()) do
   claim.queues[i] = arg()
   claim.shares[i] = tonumber(arg())
@@ -29,11 +35,19 @@ for i = 1, tonumber(arg()) do
   claim.unblocks[i] = arg()
 end
 
+claim.has_slots = claim.slots ~= ''
+claim.slots = tonumber(claim.slots) or claim.limit
+
 local success_follow_ups = nil
 for _ = 1, tonumber(arg()) do
   success_follow_ups = success_follow_ups or {}
   local id = arg()
   success_follow_ups[id], at = read_follow_up(at)
+end
+
+local lane_places = {}
+for i = 1, tonumber(arg()) do
+  lane_places[i] = {arg(), arg()}
 end
 
 -- Successes, one group at a time.
@@ -53,9 +67,37 @@ local function end_tail_of(i, id, body, mores, progress, cancels)
   end
 end
 
+-- The lanes of runs: by their numbers, or from their bodies.
+local function leave_lanes(ids, bodies, mores, lane_numbers)
+  if not lane_numbers and not (bodies and has_lanes()) then
+    return
+  end
+  local ended, places = {}, {}
+  for i = 1, #ids do
+    local place = lane_numbers and lane_places[tonumber(lane_numbers[i])]
+    local body = not place and bodies and bodies[i]
+    local lane = body and lane_of(body)
+    local _, queue = match(lane and body or '', HEADER_PATTERN)
+    place = place or queue and {queue, lane}
+    if place then
+      places[#places + 1] = not ended[place] and place or nil
+      ended[place] = (ended[place] or 0) + 1
+    end
+  end
+  if #places > 0 then
+    lanes().prepare(places)
+  end
+  for place, number in pairs(ended) do
+    lanes().leave(place[1], place[2], number)
+  end
+  if mores then  -- as of all that were replayed
+    bulk('HDEL', P .. 'lane_places', ids)
+  end
+end
+
 -- Moves runs that have left `held` to history. A given task means that all are of that task, have no key and no schedule, so that
 -- their bodies need not be read; '' means unknown.
-local function succeed(ids, records, task)
+local function succeed(ids, records, task, lane_numbers)
   local bodies = task == '' and fetch('job:', ids)
   local mores = exists('live_state') and bulk_get('HMGET', P .. 'live_state', ids)
   local progress = exists('progress') and bulk_get('HMGET', P .. 'progress', ids)
@@ -64,6 +106,7 @@ local function succeed(ids, records, task)
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
   release_succeeded(ids, records, task, bodies, mores)
+  leave_lanes(ids, bodies, mores, lane_numbers)
   local tasks, ended, n, of_schedules = {}, {}, 0, {}
   for_each_bucket(ids, function(name, first, last)
     local list, m = {}, 0
@@ -150,14 +193,15 @@ local function find_held(token, ids)
   return current, nil
 end
 
-local function finish_group(token, task, ids, records)
+local function finish_group(token, task, ids, records, lane_numbers)
   local current, all = find_held(token, ids)
-  local kept, texts, n = {}, {}, 0
+  local kept, texts, numbers, n = {}, {}, lane_numbers and {}, 0
   for i, id in ipairs(ids) do
     if current[id] then
       current[id] = nil
       n = n + 1
       kept[n], texts[n] = id, records[i]
+      if numbers then numbers[n] = lane_numbers[i] end
     else
       not_current[#not_current + 1] = {position = position + i, id = id, token = token, kind = 'succeeded'}
     end
@@ -171,7 +215,7 @@ local function finish_group(token, task, ids, records)
   else
     bulk('ZREM', held, kept)
   end
-  succeed(kept, texts, task)
+  succeed(kept, texts, task, numbers)
   if success_follow_ups then
     for _, id in ipairs(kept) do
       insert_follow_up(success_follow_ups[id])
@@ -184,14 +228,18 @@ if groups > 0 then
   check_if_full()
 end
 for _ = 1, groups do
-  local token, task, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local token, task, n, numbers = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1' and {} or nil
   local ids, records = {}, {}
-  at = at + 3
+  at = at + 4
   for i = 1, n do
     ids[i], records[i] = ARGV[at], ARGV[at + 1]
     at = at + 2
+    if numbers then
+      numbers[i] = ARGV[at]
+      at = at + 1
+    end
   end
-  finish_group(token, task, ids, records)
+  finish_group(token, task, ids, records, numbers)
 end
 
 -- Other outcomes, one by one.
@@ -211,6 +259,9 @@ for _ = 1, others do
   if run.kind == 'suspended' then
     run.step, run.step_name, run.signal, run.till = unpack(ARGV, at, at + 3)
     at = at + 4
+  elseif run.kind == 'released' then
+    run.lane = ARGV[at] == '1' and ARGV[at + 1] or nil
+    at = at + (run.lane and 2 or 1)
   end
   local job = is_current(safe_read('ZSCORE', held, id), token) and load_held_job(instance, id, tonumber(token))
   if job then
@@ -246,10 +297,12 @@ if claim.limit >= 0 then
   local lives = claim.limit > 0 and call('ZSCORE', P .. 'alive', instance)
   local picked = lives and pick_jobs(claim, open, shares) or {}
   if #picked < claim.limit then
-    next_due = next_due_at(open) or false
+    next_due = next_due_at(open, claim) or false
+  elseif lives and claim.has_slots and claim.slots <= 0 and has_lanes() then
+    find_limited(open, claim)
   end
   if #picked > 0 then
-    ids, bodies, mores = assign_jobs(instance, picked)
+    ids, bodies, mores = assign_jobs(instance, picked, claim.places)
   end
   if lives and #picked == 0 and claim.reply_channel ~= '' then
     is_parked = park_claim(instance, claim)
@@ -257,5 +310,6 @@ if claim.limit >= 0 then
     unpark_claim(instance)
   end
 end
+serve_parked_claims()
 flush_effects()
-return {now, next_due, verdicts, ids, bodies, mores, is_parked, is_releasing}
+return {now, next_due, verdicts, ids, bodies, mores, is_parked, is_releasing, claim.has_limited and 1 or 0}

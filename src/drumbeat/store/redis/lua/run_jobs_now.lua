@@ -24,13 +24,10 @@ for _, id in ipairs(ARGV) do
   end
   if job and job.state == 'pending' and job.more.blocked_on ~= 'parents' and (suspended == '' or suspended == 'sleep') then
     changed = changed + 1
-    wake_at(now)
     if job.more.run_at > now then
-      job.more.run_at = now
-      local waits = job.more.blocked_on ~= ''
-      local line = waits and wait_key(job.more.blocked_on, job.queue, job.priority) or due_key(job.queue, job.priority)
-      call('ZADD', line, now_text, id)
-      call('HSET', P .. 'live_state', id, format_live_state(job.more))
+      make_due_now(job)
+    else
+      wake_at(now)
     end
   end
 end

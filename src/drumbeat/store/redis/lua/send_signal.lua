@@ -22,10 +22,7 @@ if unread >= tonumber(ARGV[5]) then
 end
 safe_write('HSET', key, ARGV[2], now_text .. '\n\n' .. ARGV[3] .. '\n' .. ARGV[4])
 if job.state == 'pending' and job.more.suspended == 'signal:' .. ARGV[3] and job.more.run_at > now then
-  job.more.run_at = now
-  call('ZADD', due_key(job.queue, job.priority), now_text, id)
-  call('HSET', P .. 'live_state', id, format_live_state(job.more))
-  wake_at(now)
+  make_due_now(job)
 end
 flush_effects()
 return 'sent'
