@@ -10,8 +10,8 @@ lose a job: so whatever may make a lane claimable earlier must tell it.
     a claim                                `settle`: all of it is known exactly
     a pending job is cancelled, expires    nothing: the next look finds out
 
-The SQL engines load lanes (locked), call `deal`, pick that many jobs of each, call `settle` and write the result. Redis does the same
-in lua/_lanes.lua; tests/contract/test_rules_lanes.py compares them.
+The SQL engines load lanes (locked), call `deal`, pick that many jobs of each, call `settle` and write the result. Redis does
+the same in lua/_lanes.lua; tests/contract/test_rules_lanes.py compares them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,8 +118,8 @@ def find_line_opening(line: LineState, now: int) -> int | None:
 def deal(
     lines: Mapping[str, LineState], lanes: Mapping[str, Sequence[LaneState]], places: int, slots: int, now: int
 ) -> list[list[LaneShare]]:
-    """Divide places among the ready lanes of a queue, the lanes of each line in the order of their turn. A list for each line, of
-    lanes that may give something, and of those that have no room, although they looked ready: they are to be settled too.
+    """Divide places among the ready lanes of a queue, the lanes of each line in the order of their turn. A list for each
+    line, of lanes that may give something, and of those that have no room, although they looked ready: they are settled too.
     `slots`: how many of the places are for jobs under limits.
 
     Lines get one place each in turn; within a line each lane gives its credit, then its weight again and again.
@@ -179,8 +179,8 @@ def settle(
 ) -> LaneState:
     """The lane after a claim that wanted so many of its jobs and got some, in a transaction at `now`.
 
-    `next_at`: when the first job that is left is due; `levels`: what priorities are left; `position`: negative, the place of this
-    lane among those of the claim: with equal moments those of the lowest names would always be first.
+    `next_at`: when the first job that is left is due; `levels`: what priorities are left; `position`: negative, the place of
+    this lane among those of the claim: with equal moments those of the lowest names would always be first.
     """
     bounds = bounds_of(lane, policy)
     starts = add_starts(bounds, lane.starts, got, now)

@@ -86,8 +86,9 @@ class SqliteCompletionWriter:
     def delete_ended(self, write: WriteContext, statement: str, parameters: dict[str, str | int]) -> None:
         """Delete jobs that have ended from the live table.
 
-        Triggers leave the releases of parents, give back the room of jobs of lanes, and start the successor of a schedule's job.
-        Where there is none, the next fire of an interval counts from now, when the store records the end; `finished_at` is the
+        Triggers leave the releases of parents, give back the room of jobs of lanes, and start the successor of a schedule's
+        job. Where there is none, the next fire of an interval counts from now, when the store records the end; `finished_at` is
+        the
         worker's word, and may be long ago.
         """
         before = write.db.total_changes
