@@ -10,7 +10,7 @@ import msgspec
 
 from drumbeat.clock import Clock
 from drumbeat.core.health import HealthCheck, HealthLevel
-from drumbeat.core.job import JobState
+from drumbeat.core.job import JobState, PendingView
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lanes import lane_name, split_lane
 from drumbeat.core.limits import GroupInfo, LineInfo
@@ -46,6 +46,8 @@ class LimitsSample(msgspec.Struct, frozen=True, kw_only=True):
     groups: Sequence[GroupInfo] = ()
     """Some, the busiest."""
     miscounts: Sequence[LaneMiscount] = ()
+    undeclared: Sequence[GroupInfo] = ()
+    """Of some ready jobs: groups in lines that nobody has declared."""
 
 
 async def read_limits(store: Store, clock: Clock, limit: int) -> LimitsSample:
@@ -57,7 +59,17 @@ async def read_limits(store: Store, clock: Clock, limit: int) -> LimitsSample:
         await clock.sleep(RECHECK_DELAY)
         again = await _count_lanes(store, groups, limit)
         wrong = {lane: found for lane, found in again.items() if lane in wrong and _drift(found) == _drift(wrong[lane])}
-    return LimitsSample(lines=lines, groups=groups, miscounts=list(wrong.values()))
+    undeclared = await _read_undeclared(store, lines, limit)
+    return LimitsSample(lines=lines, groups=groups, miscounts=list(wrong.values()), undeclared=undeclared)
+
+
+async def _read_undeclared(store: Store, lines: Sequence[LineInfo], limit: int) -> list[GroupInfo]:
+    known = {(line.queue, line.line) for line in lines}
+    page = await store.inspect.find_page(JobFilter(view=PendingView.READY, limit=limit, preview=0))
+    lanes = {(job.queue, job.lane) for job in page.items if job.lane}
+    wanted = sorted(lane for lane in lanes if (lane[0], split_lane(lane[1])[0]) not in known)[:MAX_GROUPS]
+    found = await store.limits.find_groups(wanted) if wanted else []
+    return [group for group in found if group is not None]
 
 
 def _drift(found: LaneMiscount) -> int:
@@ -102,12 +114,12 @@ def check_limits(sample: LimitsSample, now: int) -> Iterator[HealthCheck]:
 
 
 def _check_undeclared(sample: LimitsSample) -> Iterator[HealthCheck]:
-    known = {(line.queue, line.line) for line in sample.lines}
     waiting: Counter[Lane] = Counter()
-    for group in sample.groups:
-        if (group.queue, group.line) not in known and group.waiting:
-            waiting[group.queue, group.line] += group.waiting
+    for group in sample.undeclared:
+        waiting[group.queue, group.line] += group.waiting
     for (queue, line), count in sorted(waiting.items())[:MAX_NAMED]:
+        if not count:  # they have started or ended meanwhile
+            continue
         waits = "1 job waits" if count == 1 else f"{count:,} jobs wait"
         yield HealthCheck(
             name=f"limits of {describe_line(queue, line)}",
