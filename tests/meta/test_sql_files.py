@@ -99,6 +99,7 @@ def test_every_statement_that_is_named_is_there(engine: str) -> None:
         "instances",
         "inspect",
         "search",
+        "limits",
         "locks",
         "schedules",
         "rooms",

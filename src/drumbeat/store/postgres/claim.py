@@ -18,7 +18,7 @@ from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
-from drumbeat.store.postgres.lane_claim import LanesDue
+from drumbeat.store.postgres.lane_claim import LaneTimes
 from drumbeat.store.postgres.rows import array_literal, claimed_jobs
 from drumbeat.store.sqlfile import Statements
 
@@ -105,7 +105,7 @@ class ReportAndClaimReply:
         self.lane_ends: int = summary["lane_ends"]
         """Runs of lanes among the recorded: there is room for others."""
         # The statement does not see the news of the ends that it records.
-        self.lanes = LanesDue(summary["has_news"] or self.lane_ends > 0, summary["lane_due"], summary["slot_due"])
+        self.lanes = LaneTimes(summary["has_news"] or self.lane_ends > 0, summary["lane_due"], summary["slot_due"])
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
     def to_result(self, statuses: list[WriteStatus]) -> ClaimResult:
@@ -131,7 +131,7 @@ class Reported(NamedTuple):
     released: int
     """How many parents have ended: their children are to be followed."""
     lane_ends: int
-    lanes: LanesDue
+    lanes: LaneTimes
 
 
 class PostgresClaimer:

@@ -32,7 +32,7 @@ decode_bounds = msgspec.json.Decoder(Bounds).decode
 decode_starts = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
-class LanesDue(NamedTuple):
+class LaneTimes(NamedTuple):
     """When lanes of some queues may be claimed from: what statement `lanes_due` says."""
 
     has_news: bool
@@ -69,7 +69,7 @@ class LaneClaim(NamedTuple):
     """How many lines of each queue had lanes that were ready, and slots; None: unknown."""
     is_more: bool = False
     """Some of these lanes have more that is due."""
-    due: LanesDue | None = None
+    due: LaneTimes | None = None
     """If fewer were given than wanted: what is left."""
 
     @property
@@ -183,9 +183,9 @@ class PostgresLaneClaimer:
             is_more=is_more,
         )
 
-    async def _load_due(self, session: Session, queues: list[str]) -> LanesDue:
+    async def _load_due(self, session: Session, queues: list[str]) -> LaneTimes:
         row = await session.fetchrow(self._sql.lanes_due, queues)
-        return LanesDue(row["has_news"], row["lane_due"], row["slot_due"])
+        return LaneTimes(row["has_news"], row["lane_due"], row["slot_due"])
 
 
 def _divide(

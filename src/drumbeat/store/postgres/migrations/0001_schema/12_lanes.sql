@@ -87,10 +87,10 @@ CREATE FUNCTION drumbeat.tell_of_pending() RETURNS trigger
 DECLARE
     told text := concat_ws(' ', TG_TABLE_SCHEMA, NEW.run_at, NEW.priority, NEW.queue, NEW.lane);
 BEGIN
-    IF current_setting('drumbeat_lanes.told', true) IS DISTINCT FROM told THEN
+    IF current_setting('job_lanes.told', true) IS DISTINCT FROM told THEN
         INSERT INTO drumbeat.news (queue, lane, run_at, levels)
         VALUES (NEW.queue, NEW.lane, NEW.run_at, 1 << NEW.priority);
-        PERFORM set_config('drumbeat_lanes.told', told, true);
+        PERFORM set_config('job_lanes.told', told, true);
     END IF;
     RETURN NULL;
 END
