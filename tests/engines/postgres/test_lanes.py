@@ -173,9 +173,7 @@ async def test_a_line_that_another_session_holds_is_looked_at_again_soon(
     assert set(free) <= {*ids(got), *ids(answer.jobs), *ids(rest)}
 
 
-async def test_adds_in_open_transactions_hold_up_nobody(
-    postgres: PostgresStore, raw: Raw, third: Raw
-) -> None:
+async def test_adds_in_open_transactions_hold_up_nobody(postgres: PostgresStore, raw: Raw, third: Raw) -> None:
     """Neither claims of these lanes, nor each other, in whatever order they add."""
     instance = await worker(postgres)
     await declare(postgres, each=Bounds(9), whole=Bounds(99))
@@ -261,8 +259,8 @@ async def test_a_change_that_was_cut_off_goes_on_with_the_next_sweep(
     await add_jobs(postgres, "a", 5)
     assert len(await take(postgres, instance)) == 1
 
-    async def die(*_: Any) -> bool:
-        return False
+    async def die(*_: Any) -> None:
+        return None
 
     monkeypatch.setattr(type(postgres.limits), "_tell", die)
     await declare(postgres, each=Bounds(3), version=2)
@@ -285,11 +283,9 @@ async def test_a_count_that_has_drifted_is_put_right(postgres: PostgresStore, ra
     assert len(await take(postgres, instance)) == 1
 
 
-async def test_never_too_many_at_once_and_none_is_lost(
-    url: str, postgres: PostgresStore, raw: Raw, third: Raw
-) -> None:
-    """Claimers, adders, cancellations, replays and deaths at random: a check in the database looks at every claim, and in the end
-    no job is left, and nothing has to be corrected."""
+async def test_never_too_many_at_once_and_none_is_lost(url: str, postgres: PostgresStore, raw: Raw, third: Raw) -> None:
+    """Claimers, adders, cancellations and deaths at random: a check in the database looks at every claim, and in the end no job
+    is left, and nothing has to be corrected."""
     await raw.execute("""
         CREATE FUNCTION drumbeat.check_limits() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN

@@ -1,8 +1,8 @@
-"""Plain jobs and lanes in one claim. The hot statement (claim.py) takes plain jobs and says whether lanes may be ready; only then
-are they asked (lane_claim.py), on the same connection.
+"""Plain jobs and lanes in one claim. The hot statement (claim.py) takes plain jobs and says whether lanes may be ready; only
+then are they asked (lane_claim.py), on the same connection.
 
-Where lanes of a queue were ready lately, its plain jobs and each of its lines take turns: the hot statement is asked for the part of
-plain jobs only, then the lanes, and what is left of the claim is filled with plain jobs.
+Where lanes of a queue were ready lately, its plain jobs and each of its lines take turns: the hot statement is asked for the
+part of plain jobs only, then the lanes, and what is left of the claim is filled with plain jobs.
 """
 
 import contextlib
@@ -53,8 +53,8 @@ class ClaimFiller:
         claim: ClaimRequest | None,
         part: ClaimRequest | None,
     ) -> ClaimResult:
-        """The result of a call, with what lanes give. What was reported and claimed stands: an outage from here on must not look as if it
-        did not."""
+        """The result of a call, with what lanes give. What was reported and claimed stands: an outage from here on must not
+        look as if it did not."""
         if claim is None or part is None or claim.limit <= 0:
             if reported.lane_ends:
                 self._notifier.notify(reported.result.now)

@@ -1,5 +1,5 @@
-"""Claims of jobs under limits on PostgreSQL, by the rules of core/lanes.py. A transaction of at most five statements, however many
-lanes there are:
+"""Claims of jobs under limits on PostgreSQL, by the rules of core/lanes.py. A transaction of at most five statements, however
+many lanes there are:
 
     open_lanes      news folded; lines read; ready lanes locked, those that another session holds skipped
     claim_lanes     after `deal`: the jobs of all these lanes, and what is left
@@ -11,13 +11,12 @@ lanes there are:
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from drumbeat.core.claim import ClaimedJob, MalformedJob
 from drumbeat.core.lanes import MAX_LANES, LaneShare, LaneState, LineState, deal, is_limited, settle, start_line
-from drumbeat.core.limits import Bounds, LinePolicy, find_opening
+from drumbeat.core.limits import find_opening
 from drumbeat.ids import InstanceId
 from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.limit_rows import decode_bounds, decode_policy, decode_starts
 from drumbeat.store.postgres.rows import claimed_jobs, to_columns
 from drumbeat.store.records import as_json
 from drumbeat.store.sqlfile import Statements
@@ -26,10 +25,6 @@ MAX_NEWS = 1_000
 """Of each queue that a claim folds: more than the ends and adds that go with one."""
 SKIPPED_DELAY_US = 2_000
 """When to look again for what another session holds at this moment."""
-
-decode_policy = msgspec.json.Decoder(LinePolicy).decode
-decode_bounds = msgspec.json.Decoder(Bounds).decode
-decode_starts = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
 class LaneTimes(NamedTuple):
@@ -73,7 +68,7 @@ class LaneClaim(NamedTuple):
     """If fewer were given than wanted: what is left."""
 
     @property
-    def count(self) -> int:
+    def given(self) -> int:
         return len(self.jobs) + len(self.malformed)
 
 
@@ -93,8 +88,8 @@ class PostgresLaneClaimer:
     async def claim(
         self, session: Session, instance: InstanceId, limit: int, slots: int, quotas: Mapping[str, int]
     ) -> LaneClaim:
-        """Claim up to `limit` jobs of lanes, in a transaction. `quotas`: how many of each queue, in the order of their turn; what one
-        leaves is for all. `slots`: how many may be under limits."""
+        """Claim up to `limit` jobs of lanes, in a transaction. `quotas`: how many of each queue, in the order of their turn;
+        what one leaves is for all. `slots`: how many may be under limits."""
         queues = list(quotas)
         opened, now = await self._open(session, queues, min(MAX_LANES, limit))
         if opened is None:
@@ -104,7 +99,7 @@ class PostgresLaneClaimer:
         if any(shares.values()):
             answer = await self._take(session, instance, opened, shares, now)
         answer = answer._replace(lines={queue: _count_ready(found, slots) for queue, found in opened.items()})
-        if answer.count < limit:
+        if answer.given < limit:
             answer = answer._replace(due=await self._load_due(session, queues))
         return answer
 
@@ -227,10 +222,10 @@ def _started_lines(
             counts[queue, name] = counts.get((queue, name), 0) + count
     rows = []
     for (queue, name), count in counts.items():
-        line = opened[queue].lines.get(name)
-        if count and line is not None and not line.policy.whole.is_open:
-            after = start_line(line, count, now)
-            opening = find_opening(line.policy.whole, after.starts, now)
+        found = opened[queue].lines.get(name)
+        if count and found is not None and not found.policy.whole.is_open:
+            after = start_line(found, count, now)
+            opening = find_opening(found.policy.whole, after.starts, now)
             rows.append((opened[queue].places[None, name], after.running, as_json(after.starts), opening))
     return rows
 

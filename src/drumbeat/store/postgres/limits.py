@@ -1,17 +1,15 @@
-"""Lines and lanes on PostgreSQL: what is declared, set by hand, listed, swept. The contract is in `store.protocol.LimitStore`; claims are
-in lane_claim.py.
+"""Lines and lanes on PostgreSQL: what is declared, set by hand, listed, swept. The contract is in `store.protocol.LimitStore`;
+claims are in lane_claim.py.
 
-Policies change under a lock that claims of lanes hold shared, so that no claim goes by an old one once the change is committed. Then
-lanes are told in pieces; the line remembers that until it is done, and whoever declares or sweeps next goes on.
+Policies change under a lock that claims of lanes hold shared, so that no claim goes by an old one once the change is
+committed. Then lanes are told in pieces; the line remembers that until it is done, and whoever declares or sweeps next goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
-
-from drumbeat.core.lanes import LaneState, bounds_of, is_limited, lane_name, split_lane, weight_of
+from drumbeat.core.lanes import LaneState, bounds_of, is_limited, lane_name
 from drumbeat.core.limits import (
     NO_LIMIT,
     Bounds,
@@ -26,19 +24,15 @@ from drumbeat.core.limits import (
     find_opening,
 )
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PlanMode, Session
-from drumbeat.store.postgres.lane_claim import decode_bounds, decode_policy, decode_starts
+from drumbeat.store.postgres.limit_rows import decode_change, decode_policy, decode_starts, group_info, line_info
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.records import as_json
 
 _MAX_LANES_AT_ONCE = 1_000
 _MAX_NEWS = 10_000
-_RETRY_DELAY_S = 0.005
-_MAX_RETRIES = 1_000
 _NOTHING, _LIMITS, _ORDER = 0, 1, 2
 """What lanes are to be told: `untold` of a line."""
-
-_decode_change = msgspec.json.Decoder(LineChange).decode
 
 
 class _Line(NamedTuple):
@@ -65,7 +59,6 @@ class PostgresLimits:
         self._connection = parts.connection
         self._report_connection = parts.report_connection
         self._notifier = parts.notifier
-        self._clock = parts.clock
         self._last_counted = ("", "")
 
     async def declare(self, lines: Sequence[LineDeclaration], version: int) -> None:
@@ -107,7 +100,7 @@ class PostgresLimits:
 
     async def list_lines(self) -> list[LineInfo]:
         rows = await self._report_connection.call(lambda session: session.fetch(self._sql.lines), timeout=LONG_TIMEOUT)
-        return [_line_info(row) for row in rows]
+        return [line_info(row) for row in rows]
 
     async def list_groups(
         self, queue: str, line: str, *, after: str | None = None, limit: int = 100
@@ -149,7 +142,7 @@ class PostgresLimits:
                 policy=decode_policy(row["policy"]),
                 declared=decode_policy(row["declared"]),
                 version=row["version"],
-                change=None if row["override"] is None else _decode_change(row["override"]),
+                change=None if row["override"] is None else decode_change(row["override"]),
                 starts=decode_starts(row["starts"]),
                 is_limited=row["is_limited"],
             )
@@ -214,36 +207,27 @@ class PostgresLimits:
         """Let lanes stand under limits that have changed, and wake workers."""
         lines = await self._connection.call(lambda session: session.fetch(self._sql.untold_lines))
         for row in lines:
-            if await self._tell(row["queue"], row["name"], decode_policy(row["policy"]), row["untold"] == _ORDER):
-                await self._connection.call(
-                    lambda session, row=row: session.execute(
-                        self._sql.set_told, row["queue"], row["name"], row["policy"]
-                    )
-                )
+            last: str | None = ""
+            while last is not None:
+                last = await self._connection.transact(partial(self._tell, row["queue"], row["name"], last))
         if lines:
             await self._notify()
 
-    async def _tell(self, queue: str, line: str, policy: LinePolicy, is_reordered: bool) -> bool:
-        """False: some lanes were always held by others."""
-        facts = (_concurrency(policy.each), bool(policy.order), is_reordered)
-        last, tries = "", 0
-        while tries < _MAX_RETRIES:
-            start = last
-            row = await self._connection.call(
-                lambda session, start=start: session.fetchrow(
-                    self._sql.tell_lanes, queue, line, start, _MAX_LANES_AT_ONCE, *facts
-                )
-            )
-            if (
-                row["told"] < row["found"]
-            ):  # a claim holds some of them, and goes by the new policy, but may not settle them
-                tries += 1
-                await self._clock.sleep(_RETRY_DELAY_S)
-                continue
-            if row["found"] < _MAX_LANES_AT_ONCE:
-                return True
-            last = row["last"]
-        return False
+    async def _tell(self, queue: str, line: str, after: str, session: Session) -> str | None:
+        """Tell a piece of the lanes of a line; the last of them, or None: there are no more. Not while policies change: older
+        limits must not be written after newer ones."""
+        await session.execute(self._sql.lock_policies_shared)
+        found = await session.fetchrow(self._sql.untold_line, queue, line)
+        if found is None:
+            return None
+        policy = decode_policy(found["policy"])
+        facts = (_concurrency(policy.each), bool(policy.order), found["untold"] == _ORDER)
+        told = await session.fetchrow(self._sql.tell_lanes, queue, line, after, _MAX_LANES_AT_ONCE, *facts)
+        if told["found"] == _MAX_LANES_AT_ONCE:
+            last: str = told["last"]
+            return last
+        await session.execute(self._sql.set_told, queue, line)
+        return None
 
     async def _delete_idle(self, idle_before: int, limit: int, session: Session) -> int:
         rows = await session.fetch(self._sql.lock_idle_lanes, idle_before, limit)
@@ -280,7 +264,7 @@ class PostgresLimits:
         rows = await self._report_connection.call(
             lambda session: session.fetch(statement, *facts), timeout=LONG_TIMEOUT
         )
-        return [_group_info(row) for row in rows]
+        return [group_info(row) for row in rows]
 
     async def _notify(self) -> None:
         self._notifier.notify(0)
@@ -299,45 +283,3 @@ def _untold(before: LinePolicy | None, policy: LinePolicy) -> int:
 
 def _concurrency(bounds: Bounds) -> int:
     return NO_LIMIT if bounds.concurrency is None else bounds.concurrency
-
-
-def _count_starts(bounds: Bounds, starts: Starts, now: int) -> int:
-    return sum(count for _, count in drop_old_starts(bounds, starts, now))
-
-
-def _line_info(row: Mapping[str, Any]) -> LineInfo:
-    policy = decode_policy(row["policy"])
-    return LineInfo(
-        queue=row["queue"],
-        line=row["name"],
-        policy=policy,
-        declared=decode_policy(row["declared"]),
-        change=None if row["override"] is None else _decode_change(row["override"]),
-        changed_at=row["changed_at"],
-        changed_by=row["changed_by"],
-        reason=row["reason"],
-        running=row["running"],
-        starts_in_window=_count_starts(policy.whole, decode_starts(row["starts"]), row["now"]),
-    )
-
-
-def _group_info(row: Mapping[str, Any]) -> GroupInfo:
-    policy = LinePolicy() if row["policy"] is None else decode_policy(row["policy"])
-    own = None if row["own_bounds"] is None else decode_bounds(row["own_bounds"])
-    lane = LaneState(row["name"], own_bounds=own, own_weight=row["own_weight"])
-    line, group = split_lane(lane.name)
-    bounds = bounds_of(lane, policy)
-    return GroupInfo(
-        queue=row["queue"],
-        line=line,
-        group=group,
-        waiting=row["waiting"],
-        running=row["running"],
-        bounds=bounds,
-        weight=weight_of(lane, policy),
-        own_bounds=own,
-        own_weight=row["own_weight"],
-        starts_in_window=_count_starts(bounds, decode_starts(row["starts"]), row["now"]),
-        head_at=row["head_at"],
-        open_at=row["open_at"],
-    )

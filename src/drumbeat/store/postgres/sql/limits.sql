@@ -5,6 +5,9 @@
 -- claims. Statements after this one see what was committed before.
 SELECT pg_advisory_xact_lock(hashtextextended('drumbeat' || '.policies', 0));
 
+-- name: lock_policies_shared
+SELECT pg_advisory_xact_lock_shared(hashtextextended('drumbeat' || '.policies', 0));
+
 -- name: policies
 -- Of all lines of these queues. Columns as in limits._LineRow.
 SELECT queue, name, policy, declared, version, override, starts, is_limited
@@ -107,14 +110,22 @@ RETURNING lane.queue, lane.name;
 
 -- name: untold_lines
 -- Lines whose lanes are still to be told of a change.
-SELECT queue, name, policy, untold
+SELECT queue, name
   FROM drumbeat.line
  WHERE untold > 0
  ORDER BY queue, name;
 
+-- name: untold_line
+SELECT policy, untold
+  FROM drumbeat.line
+ WHERE queue = $1
+   AND name = $2
+   AND untold > 0;
+
 -- name: tell_lanes
 -- Let lanes stand under new limits. $1 queue, $2 line, $3 the last lane before, $4 limit, $5 the line's concurrency for each, $6 whether it
--- has an order, $7 whether that has changed. found: how many there are; told: of those that no claim holds.
+-- has an order, $7 whether that has changed. Waits for lanes that
+-- claims hold, which may leave them as they are, and wait for nobody. found: how many there are.
   WITH piece AS MATERIALIZED (
        SELECT lane.name
          FROM drumbeat.lane
@@ -123,14 +134,14 @@ SELECT queue, name, policy, untold
           AND lane.name < $2 || '!' COLLATE "C"
         ORDER BY lane.name
         LIMIT $4),
-       free AS MATERIALIZED (
+       locked AS MATERIALIZED (
        SELECT found.place
          FROM piece
         CROSS JOIN LATERAL (SELECT lane.ctid AS place
                               FROM drumbeat.lane
                              WHERE lane.queue = $1
                                AND lane.name = piece.name
-                               FOR NO KEY UPDATE SKIP LOCKED) AS found),
+                               FOR NO KEY UPDATE) AS found),
        told AS (
        UPDATE drumbeat.lane
           SET concurrency = CASE WHEN $6::boolean THEN 1
@@ -140,16 +151,15 @@ SELECT queue, name, policy, untold
               open_at = 0,
               head_at = CASE WHEN $7::boolean AND head_at IS NOT NULL THEN least(head_at, drumbeat.now_us()) ELSE head_at END,
               levels = CASE WHEN $7 AND head_at IS NOT NULL THEN 1023 ELSE levels END
-        WHERE ctid = ANY (ARRAY(SELECT free.place FROM free)))
-SELECT (SELECT count(*) FROM piece) AS found, (SELECT count(*) FROM free) AS told, (SELECT max(piece.name) FROM piece) AS last;
+        WHERE ctid = ANY (ARRAY(SELECT locked.place FROM locked)))
+SELECT count(*) AS found, max(piece.name) AS last
+  FROM piece;
 
 -- name: set_told
--- Unless it has changed again. $1 queue, $2 name, $3 policy.
 UPDATE drumbeat.line
    SET untold = 0
  WHERE queue = $1
-   AND name = $2
-   AND policy = $3;
+   AND name = $2;
 
 -- name: change_group
 -- $1 queue, $2 lane, $3 line, $4 bounds, $5 weight, $6 concurrency.
