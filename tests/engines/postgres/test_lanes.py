@@ -335,6 +335,7 @@ async def test_never_too_many_at_once_and_none_is_lost(url: str, postgres: Postg
             added += len(jobs)
             if dice.random() < 0.2:
                 await postgres.jobs.cancel([dice.choice(jobs).id])
+            await postgres.jobs.run_now([job.id for job in jobs])
             await connection.execute(f"SELECT pg_sleep({dice.random() / 20})")
 
     async def work(store: PostgresStore) -> None:

@@ -8,6 +8,7 @@ many lanes there are:
     lanes_due       if the claim was not filled: when to look again
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -145,29 +146,31 @@ class PostgresLaneClaimer:
         summaries = {row["number"] - 1: row for row in rows if row["number"] is not None}
         if not summaries:
             return LaneClaim(now=now)  # the instance is declared dead
+        found = [row for row in rows if row["number"] is None]
+        # Not what was picked: a job that changed in the meantime was locked, but is not claimed.
+        got = Counter((row["queue"], row["lane"]) for row in found)
         settled: list[tuple[Any, ...]] = []
         given: dict[tuple[str, str], int] = {}
         is_more = False
         for number, (queue, share) in enumerate(asked):
-            summary = summaries[number]
+            summary, count = summaries[number], got[queue, share.lane.name]
             lane = settle(
                 share.lane,
                 opened[queue].lines[share.line].policy,
                 share.wanted,
-                summary["given"],
+                count,
                 summary["next_at"],
                 summary["levels"],
                 now,
                 number - len(asked),
             )
             is_more |= lane.ready_at is not None and lane.ready_at <= now
-            given[queue, share.line] = given.get((queue, share.line), 0) + summary["given"]
+            given[queue, share.line] = given.get((queue, share.line), 0) + count
             settled.append(_lane_row(opened[queue].places[share.line, lane.name], lane))
         await session.execute(self._sql.settle_lanes, *to_columns(settled), now)
         if started := _started_lines(opened, given, now):
             await session.execute(self._sql.start_lines, *to_columns(started))
         turns = {(queue, share.lane.name): number for number, (queue, share) in enumerate(asked)}
-        found = [row for row in rows if row["number"] is None]
         found.sort(key=lambda row: (turns[row["queue"], row["lane"]], row["priority"], row["run_at"], row["id"]))
         jobs, malformed = claimed_jobs(found)
         return LaneClaim(

@@ -221,10 +221,11 @@ class PostgresLimits:
         if found is None:
             return None
         policy = decode_policy(found["policy"])
+        lanes = await session.fetch(self._sql.lock_lanes_of_line, queue, line, after, _MAX_LANES_AT_ONCE)
         facts = (_concurrency(policy.each), bool(policy.order), found["untold"] == _ORDER)
-        told = await session.fetchrow(self._sql.tell_lanes, queue, line, after, _MAX_LANES_AT_ONCE, *facts)
-        if told["found"] == _MAX_LANES_AT_ONCE:
-            last: str = told["last"]
+        await session.execute(self._sql.tell_lanes, [lane["place"] for lane in lanes], *facts)
+        if len(lanes) == _MAX_LANES_AT_ONCE:
+            last: str = lanes[-1]["name"]
             return last
         await session.execute(self._sql.set_told, queue, line)
         return None

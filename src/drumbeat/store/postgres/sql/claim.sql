@@ -188,7 +188,7 @@ SELECT queue, line, lane, place::text, policy, running, head_at, turn_at, open_a
 -- Claim jobs of locked lanes, in a later statement than the lock: an add that commits before the lock is seen, and any other is still
 -- news. $1 instance, $2 now, $3 to $7 of each lane: queue, name, how many are wanted, the levels that it may have jobs of, its order.
 -- A head that another session has locked is waited for, not stepped over. Rows: the claimed jobs with the number of their lane, and a
--- summary of each lane, which has `given`, next_at (when the first job is due that is left) and `levels` (of what is left).
+-- summary of each lane, which has next_at (when the first job is due that is left) and `levels` (of what is left).
   WITH asked AS MATERIALIZED (
        SELECT *
          FROM unnest($3::text[], $4::text[], $5::integer[], $6::integer[], $7::text[]) WITH ORDINALITY
@@ -246,15 +246,15 @@ SELECT queue, line, lane, place::text, policy, running, head_at, turn_at, open_a
        RETURNING {{claimed}}, lane),
        -- Until the end of this statement the claimed jobs are still pending.
        taken AS MATERIALIZED (
-       SELECT number, array_agg(tid) AS tids, count(*) AS given
+       SELECT number, array_agg(tid) AS tids
          FROM picked
         GROUP BY number)
 SELECT {{claimed from claimed, id = claimed.id::text}},
-       claimed.lane AS lane, NULL::bigint AS number, NULL::bigint AS given, NULL::bigint AS next_at, NULL::integer AS levels
+       claimed.lane AS lane, NULL::bigint AS number, NULL::bigint AS next_at, NULL::integer AS levels
   FROM claimed
  UNION ALL
 SELECT {{claimed from nulls}},
-       NULL, asked.number, coalesce(taken.given, 0),
+       NULL, asked.number,
        CASE WHEN asked."order" = 'hold'
             THEN (SELECT job.run_at
                     FROM drumbeat.job

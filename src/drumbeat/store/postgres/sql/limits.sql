@@ -122,38 +122,31 @@ SELECT policy, untold
    AND name = $2
    AND untold > 0;
 
+-- name: lock_lanes_of_line
+-- Waits for lanes that claims hold, which may leave them as they are: claims wait for nobody. $1 queue, $2 line, $3 the last lane before,
+-- $4 limit.
+SELECT name, ctid::text AS place
+  FROM drumbeat.lane
+ WHERE queue = $1
+   AND name >= $2 || ' ' COLLATE "C"
+   AND name < $2 || '!' COLLATE "C"
+   AND name > $3
+ ORDER BY name
+ LIMIT $4
+   FOR NO KEY UPDATE;
+
 -- name: tell_lanes
--- Let lanes stand under new limits. $1 queue, $2 line, $3 the last lane before, $4 limit, $5 the line's concurrency for each, $6 whether it
--- has an order, $7 whether that has changed. Waits for lanes that
--- claims hold, which may leave them as they are, and wait for nobody. found: how many there are.
-  WITH piece AS MATERIALIZED (
-       SELECT lane.name
-         FROM drumbeat.lane
-        WHERE lane.queue = $1
-          AND lane.name > greatest($3::text, $2 || ' ' COLLATE "C")
-          AND lane.name < $2 || '!' COLLATE "C"
-        ORDER BY lane.name
-        LIMIT $4),
-       locked AS MATERIALIZED (
-       SELECT found.place
-         FROM piece
-        CROSS JOIN LATERAL (SELECT lane.ctid AS place
-                              FROM drumbeat.lane
-                             WHERE lane.queue = $1
-                               AND lane.name = piece.name
-                               FOR NO KEY UPDATE) AS found),
-       told AS (
-       UPDATE drumbeat.lane
-          SET concurrency = CASE WHEN $6::boolean THEN 1
-                                 WHEN own_bounds IS NULL THEN $5
-                                 ELSE coalesce((own_bounds::json ->> 0)::integer, 2147483647)
-                             END,
-              open_at = 0,
-              head_at = CASE WHEN $7::boolean AND head_at IS NOT NULL THEN least(head_at, drumbeat.now_us()) ELSE head_at END,
-              levels = CASE WHEN $7 AND head_at IS NOT NULL THEN 1023 ELSE levels END
-        WHERE ctid = ANY (ARRAY(SELECT locked.place FROM locked)))
-SELECT count(*) AS found, max(piece.name) AS last
-  FROM piece;
+-- Let locked lanes stand under new limits. $1 places, $2 the line's concurrency for each, $3 whether it has an order, $4 whether that
+-- has changed.
+UPDATE drumbeat.lane
+   SET concurrency = CASE WHEN $3::boolean THEN 1
+                          WHEN own_bounds IS NULL THEN $2
+                          ELSE coalesce((own_bounds::json ->> 0)::integer, 2147483647)
+                      END,
+       open_at = 0,
+       head_at = CASE WHEN $4::boolean AND head_at IS NOT NULL THEN least(head_at, drumbeat.now_us()) ELSE head_at END,
+       levels = CASE WHEN $4 AND head_at IS NOT NULL THEN 1023 ELSE levels END
+ WHERE ctid = ANY ($1::text[]::tid[]);
 
 -- name: set_told
 UPDATE drumbeat.line
