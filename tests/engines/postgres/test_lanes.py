@@ -197,7 +197,7 @@ async def test_adds_in_open_transactions_hold_up_nobody(postgres: PostgresStore,
 async def test_an_add_that_is_rolled_back_to_a_savepoint_is_told_when_it_is_repeated(
     postgres: PostgresStore, raw: Raw
 ) -> None:
-    """Adds of one lane are told once in a transaction."""
+    """Adds of a lane at one moment are told once in a transaction."""
     instance = await worker(postgres)
     await declare(postgres, each=Bounds(9))
     jobs = [lane_job("a", delay=1_000) for _ in range(3)]

@@ -244,36 +244,21 @@ SELECT queue, line, lane, place::text, policy, running, head_at, turn_at, open_a
         WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
           AND EXISTS (SELECT FROM living)
        RETURNING {{claimed}}, lane),
-       -- Until the end of this statement the claimed jobs are still pending.
        taken AS MATERIALIZED (
-       SELECT number, array_agg(tid) AS tids
+       SELECT number, priority, count(*) AS count
          FROM picked
-        GROUP BY number)
+        GROUP BY number, priority)
 SELECT {{claimed from claimed, id = claimed.id::text}},
        claimed.lane AS lane, NULL::bigint AS number, NULL::bigint AS next_at, NULL::integer AS levels
   FROM claimed
  UNION ALL
 SELECT {{claimed from nulls}},
-       NULL, asked.number,
-       CASE WHEN asked."order" = 'hold'
-            THEN (SELECT job.run_at
-                    FROM drumbeat.job
-                   WHERE
-                     -- include: _in_lane
-                     AND job.lane <> ''
-                     AND job.ctid <> ALL (coalesce(taken.tids, '{}'))
-                   ORDER BY coalesce(job.place, job.created_at), job.id
-                   LIMIT 1)
-            ELSE rest.next_at
-        END,
-       rest.levels
+       NULL, asked.number, rest.next_at, rest.levels
   FROM asked
-  LEFT JOIN taken
-    ON taken.number = asked.number
  CROSS JOIN LATERAL (
-       SELECT min(soonest.run_at) AS next_at,
-              -- In an order that of a lane's jobs is not looked for by level: all of them, for when the line loses it.
-              CASE WHEN asked."order" <> '' THEN 1023 ELSE coalesce(bit_or(1 << level.priority), 0) END AS levels
+       -- To this statement what it has claimed is still pending. It was the first of its level; where a job before it was skipped, one
+       -- that is due is skipped here: it is as good.
+       SELECT min(soonest.run_at) AS next_at, coalesce(bit_or(1 << level.priority), 0) AS levels
          FROM generate_series(0, 9) AS level (priority)
         CROSS JOIN LATERAL (
               SELECT job.run_at
@@ -281,11 +266,44 @@ SELECT {{claimed from nulls}},
                WHERE
                  -- include: _in_lane
                  AND job.priority = level.priority
-                 AND job.ctid <> ALL (coalesce(taken.tids, '{}'))
                ORDER BY job.run_at, job.id
-               LIMIT 1) AS soonest
-        WHERE asked."order" <> 'hold'
-          AND (asked.levels >> level.priority & 1 = 1 OR asked."order" <> '')) AS rest
+               LIMIT 1
+              OFFSET coalesce((SELECT taken.count
+                                 FROM taken
+                                WHERE taken.number = asked.number AND taken.priority = level.priority), 0)) AS soonest
+        WHERE asked.levels >> level.priority & 1 = 1
+       HAVING asked."order" = ''
+        UNION ALL
+       -- In an order, its jobs are not looked for by level: all of them, for when it loses its order.
+       SELECT CASE WHEN asked."order" = 'hold' THEN following.run_at
+                   -- Where others are stepped over, who is next is not known: too early costs a look.
+                   WHEN following.number > 1 THEN least(following.run_at, $2)
+                   ELSE following.soonest
+               END,
+              CASE WHEN following.run_at IS NULL THEN 0 ELSE 1023 END
+         FROM (SELECT mine.number,
+                      (SELECT job.run_at
+                         FROM drumbeat.job
+                        WHERE
+                          -- include: _in_lane
+                          AND job.lane <> ''
+                        ORDER BY coalesce(job.place, job.created_at), job.id
+                        LIMIT 1
+                       OFFSET mine.number - 1) AS run_at,
+                      CASE WHEN asked."order" = 'skip' AND mine.number = 1
+                           THEN (SELECT min(each.run_at)
+                                   FROM generate_series(0, 9) AS level (priority)
+                                  CROSS JOIN LATERAL (
+                                        SELECT job.run_at
+                                          FROM drumbeat.job
+                                         WHERE
+                                           -- include: _in_lane
+                                           AND job.priority = level.priority
+                                         ORDER BY job.run_at, job.id
+                                         LIMIT 1) AS each)
+                       END AS soonest
+                 FROM (SELECT 1 + count(*) AS number FROM taken WHERE taken.number = asked.number) AS mine) AS following
+        WHERE asked."order" <> '') AS rest
  WHERE EXISTS (SELECT FROM living);
 
 -- name: settle_lanes
