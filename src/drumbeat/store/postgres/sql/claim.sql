@@ -56,6 +56,14 @@
          FROM gone
         WHERE gone.is_parent
        RETURNING 1),
+       -- Of each lane together: the trigger would write a row for each run.
+       told AS (
+       INSERT INTO drumbeat.news (queue, lane, ended)
+       SELECT gone.queue, gone.lane, count(*)
+         FROM gone
+        WHERE gone.lane <> ''
+        GROUP BY gone.queue, gone.lane
+       RETURNING ended, set_config('job_lanes.ends_told_at', statement_timestamp()::text, true)),
        kept AS (
        INSERT INTO drumbeat.history ({{history}})
        SELECT {{history from gone, state = 'succeeded', outcome = 'succeeded', instance = $1, started_at = ended.started_at,
@@ -130,7 +138,7 @@ SELECT {{claimed from nulls}},
                           LIMIT 1) AS soon)
         END,
        (SELECT count(*) FROM released),
-       (SELECT count(*) FROM gone WHERE gone.lane <> ''),
+       (SELECT coalesce(sum(told.ended), 0)::bigint FROM told),
        (SELECT lanes_due.has_news FROM lanes_due),
        (SELECT lanes_due.lane_due FROM lanes_due),
        (SELECT lanes_due.slot_due FROM lanes_due);

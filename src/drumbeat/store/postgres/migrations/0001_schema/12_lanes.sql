@@ -79,20 +79,24 @@ CREATE TABLE drumbeat.news (
     vacuum_truncate = false
 );
 
--- The same news again in the same transaction is none: it becomes visible with the jobs of both. A setting remembers the last ones; it
--- ends with the transaction, and goes back with a savepoint.
+-- The same news again in the same transaction is none: it becomes visible with the jobs of both. A setting remembers them, as long as
+-- they are few; it ends with the transaction, and goes back with a savepoint.
 CREATE FUNCTION drumbeat.tell_of_pending() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 DECLARE
-    news text := md5(ROW(TG_TABLE_SCHEMA, NEW.run_at, NEW.priority, NEW.queue, NEW.lane)::text);
     told text := coalesce(current_setting('job_lanes.told', true), '');
+    news text;
 BEGIN
-    IF strpos(told, news) = 0 THEN -- 32 digits each
-        INSERT INTO drumbeat.news (queue, lane, run_at, levels)
-        VALUES (NEW.queue, NEW.lane, NEW.run_at, 1 << NEW.priority);
-        PERFORM set_config('job_lanes.told', CASE WHEN length(told) < 3200 THEN told ELSE '' END || news, true);
+    IF length(told) < 640 THEN
+        news := md5(ROW(TG_TABLE_SCHEMA, NEW.run_at, NEW.priority, NEW.queue, NEW.lane)::text);
+        IF strpos(told, news) > 0 THEN
+            RETURN NULL;
+        END IF;
+        PERFORM set_config('job_lanes.told', told || news, true);
     END IF;
+    INSERT INTO drumbeat.news (queue, lane, run_at, levels)
+    VALUES (NEW.queue, NEW.lane, NEW.run_at, 1 << NEW.priority);
     RETURN NULL;
 END
 $$;
@@ -110,12 +114,15 @@ BEGIN
 END
 $$;
 
+-- The hot statement tells of all its ends together, and says so for its own triggers, which run after it.
 CREATE FUNCTION drumbeat.tell_of_end() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    INSERT INTO drumbeat.news (queue, lane, ended)
-    VALUES (OLD.queue, OLD.lane, 1);
+    IF current_setting('job_lanes.ends_told_at', true) IS DISTINCT FROM statement_timestamp()::text THEN
+        INSERT INTO drumbeat.news (queue, lane, ended)
+        VALUES (OLD.queue, OLD.lane, 1);
+    END IF;
     RETURN NULL;
 END
 $$;
