@@ -68,9 +68,9 @@ class InterruptedSession:
         await self._interrupt(query)
         return await self._session.execute(query, *args)
 
-    async def fetchrow(self, query: str, *args: Any) -> Any:
+    async def fetchval(self, query: str, *args: Any) -> Any:
         await self._interrupt(query)
-        return await self._session.fetchrow(query, *args)
+        return await self._session.fetchval(query, *args)
 
     async def _interrupt(self, query: str) -> None:
         if query == self._statement and self._action is not None:

@@ -102,10 +102,11 @@ class ReportAndClaimReply:
         self.next_due: int | None = summary["next_due"]
         self.released_count: int = summary["released_count"]
         """Parents among the recorded: their children are to be followed."""
-        self.lane_ends: int = summary["lane_ends"]
+        self.lane_ends: int = summary["lane_ends"] or 0
         """Runs of lanes among the recorded: there is room for others."""
         # The statement does not see the news of the ends that it records.
-        self.lanes = LaneTimes(summary["has_news"] or self.lane_ends > 0, summary["lane_due"], summary["slot_due"])
+        lanes = LaneTimes.from_row(summary["lanes"])
+        self.lanes = lanes._replace(has_news=True) if self.lane_ends else lanes
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
     def to_result(self, statuses: list[WriteStatus]) -> ClaimResult:

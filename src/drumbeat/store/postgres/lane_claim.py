@@ -29,13 +29,21 @@ SKIPPED_DELAY_US = 2_000
 
 
 class LaneTimes(NamedTuple):
-    """When lanes of some queues may be claimed from: what statement `lanes_due` says."""
+    """When lanes of some queues may be claimed from: what `find_lanes_due` says."""
 
     has_news: bool
     """Something has happened that no claim has seen."""
     lane_due: int | None
     slot_due: int | None
     """Of lines whose jobs are claimed for free slots only."""
+
+    @classmethod
+    def from_row(cls, facts: Sequence[int | None] | None) -> "LaneTimes":
+        """None: there are no lines."""
+        if facts is None:
+            return NO_LANES
+        has_news, lane_due, slot_due = facts
+        return cls(bool(has_news), lane_due, slot_due)
 
     def is_now(self, now: int, slots: int) -> bool:
         """Whether a claim with so many slots left may find something."""
@@ -51,6 +59,9 @@ class LaneTimes(NamedTuple):
 
     def lacks_slots(self, now: int, slots: int) -> bool:
         return slots <= 0 and self.slot_due is not None and self.slot_due <= now
+
+
+NO_LANES = LaneTimes(False, None, None)
 
 
 class LaneClaim(NamedTuple):
@@ -182,8 +193,7 @@ class PostgresLaneClaimer:
         )
 
     async def _load_due(self, session: Session, queues: list[str]) -> LaneTimes:
-        row = await session.fetchrow(self._sql.lanes_due, queues)
-        return LaneTimes(row["has_news"], row["lane_due"], row["slot_due"])
+        return LaneTimes.from_row(await session.fetchval(self._sql.lanes_due, queues))
 
 
 def _divide(

@@ -127,6 +127,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION drumbeat.tell_of_ends(queues text[], lanes text[]) RETURNS integer
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+BEGIN
+    INSERT INTO drumbeat.news (queue, lane, ended)
+    SELECT gone.queue, gone.lane, count(*)
+      FROM unnest(queues, lanes) AS gone (queue, lane)
+     GROUP BY gone.queue, gone.lane;
+    PERFORM set_config('job_lanes.ends_told_at', statement_timestamp()::text, true);
+    RETURN cardinality(lanes);
+END
+$$;
+
 -- By row, with a condition: no path can forget it, and plain jobs pay next to nothing.
 CREATE TRIGGER job_becomes_pending
  AFTER INSERT ON drumbeat.job
@@ -239,6 +252,38 @@ BEGIN
      WHERE line.queue = ended.queue
        AND line.name = ended.line
        AND line.is_limited;
+END
+$$;
+
+-- Of the lanes of these queues: whether there is news (1), when the first is ready in lines that have room, and the first of those
+-- whose jobs are claimed for free slots only.
+CREATE FUNCTION drumbeat.find_lanes_due(queues text[]) RETURNS bigint[]
+    LANGUAGE plpgsql VOLATILE
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    AS $$
+BEGIN
+RETURN (
+SELECT ARRAY[(EXISTS (SELECT
+                        FROM unnest(queues) AS asked (queue)
+                       WHERE (SELECT 1 FROM drumbeat.news WHERE news.queue = asked.queue LIMIT 1) IS NOT NULL))::integer,
+             min(found.ready_at) FILTER (WHERE NOT found.needs_slot),
+             min(found.ready_at) FILTER (WHERE found.needs_slot)]
+  FROM (SELECT line.needs_slot,
+               CASE WHEN line.running < line.concurrency AND coalesce(whole.running < whole.concurrency, true)
+                    THEN (SELECT greatest(lane.ready_at, line.open_at, whole.open_at)
+                            FROM drumbeat.lane
+                           WHERE lane.queue = line.queue
+                             AND lane.line = line.name
+                             AND lane.ready_at IS NOT NULL
+                           ORDER BY lane.ready_at
+                           LIMIT 1)
+                END AS ready_at
+          FROM drumbeat.line
+          LEFT JOIN drumbeat.line AS whole
+            ON whole.queue = line.queue
+           AND whole.name = ''
+         WHERE line.queue = ANY (queues)) AS found);
 END
 $$;
 
