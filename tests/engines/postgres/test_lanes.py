@@ -374,6 +374,39 @@ async def test_never_too_many_at_once_and_none_is_lost(url: str, postgres: Postg
     assert set((await groups_of(postgres, "tight")).values()) <= {(0, 0)}
 
 
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.SNOOZED])
+@pytest.mark.parametrize("limit", [None, 1])
+async def test_room_that_a_worker_does_not_take_wakes_others(
+    postgres: PostgresStore, kind: OutcomeKind, limit: int | None
+) -> None:
+    """It reports without a claim, or takes plain jobs as many as it can."""
+    instance = await worker(postgres)
+    await declare(postgres, each=Bounds(1))
+    await add_jobs(postgres, "a", 3)
+    jobs = await take(postgres, instance)
+    assert len(jobs) == 1
+    plain = await add(postgres, *(new_job(task="plain") for _ in range(3)))
+    await postgres._parts.notifier.flush()
+    postgres._parts.filler._ready_lines.clear()  # else it might be the turn of the lane
+    heard: list[int] = []
+    postgres._parts.notifier.listeners.append(heard.append)
+    ended = [outcome(job, kind, **({"delay": HOUR} if kind is OutcomeKind.SNOOZED else {})) for job in jobs]
+    answer = await exchange(postgres, instance, ended, None if limit is None else asking(limit=limit))
+    assert set(ids(answer.jobs)) <= set(plain)
+    assert heard and min(heard) <= answer.now
+
+
+async def test_the_death_of_an_instance_wakes_others_for_the_room_of_its_runs(postgres: PostgresStore) -> None:
+    instance = await worker(postgres)
+    await declare(postgres, each=Bounds(1))
+    await add(postgres, *(lane_job("a", crash_limit=1) for _ in range(2)))
+    assert len(await take(postgres, instance)) == 1
+    heard: list[int] = []
+    postgres._parts.notifier.listeners.append(heard.append)
+    await postgres.instances.declare_dead(instance, beat=None, started=None, reason="test")
+    assert heard
+
+
 @pytest.fixture
 async def crowded(url: str, raw: Raw) -> AsyncIterator[tuple[PostgresStore, InstanceId]]:
     """Many lanes with a job each, and many jobs in one that is full; nothing was ever analysed."""
