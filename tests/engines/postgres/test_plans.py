@@ -180,7 +180,7 @@ async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
     ahead = statements("drumbeat").inspect.count_ahead
     now, limit = await store.inspect.now(), 1_000
     plan = await explain(
-        store._parts.connection, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit
+        store._parts.connection, ahead, "default", "", 9, now, "00000000-0000-7000-8000-000000000000", limit
     )
     assert {kind for kind, _ in scans_of(plan, "job")} <= {"Index Scan", "Index Only Scan"}
     assert {index for _, index in scans_of(plan, "job")} == {"job_for_claim"}

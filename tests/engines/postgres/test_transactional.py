@@ -460,7 +460,7 @@ async def test_a_plan_that_was_made_on_empty_tables_is_good_on_full_ones(
     other = await asyncpg.connect(url)
     ended = {
         "columns": ', finished_at, token, failures, crashes, replays, cancel_requested, state, "unique", "group", lane',
-        "values": ", drumbeat.now_us(), 1, 0, 0, 0, false, 'dead', '', ''",
+        "values": ", drumbeat.now_us(), 1, 0, 0, 0, false, 'dead', '', '', ''",
     }
     await other.execute(FILL.format(table="history", **ended))
     await other.execute(FILL.format(table="dead", **ended))

@@ -18,6 +18,7 @@ from drumbeat.store.postgres.dependencies import PostgresDependencies
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
+from drumbeat.store.postgres.limits import PostgresLimits
 from drumbeat.store.postgres.locks import PostgresLocks
 from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.rooms import PostgresRooms
@@ -48,6 +49,7 @@ class PostgresStore(Store):
         self.dependencies = PostgresDependencies(parts)
         self.workflows = PostgresWorkflows(parts)
         self.instances = PostgresInstances(parts)
+        self.limits = PostgresLimits(parts)
         self.locks = PostgresLocks(parts)
         self.schedules = PostgresSchedules(parts)
         self.rooms = PostgresRooms(parts)

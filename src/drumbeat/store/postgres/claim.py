@@ -18,6 +18,7 @@ from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.lane_claim import LaneTimes
 from drumbeat.store.postgres.rows import array_literal, claimed_jobs
 from drumbeat.store.sqlfile import Statements
 
@@ -87,7 +88,10 @@ def _sort_key(bound: ScanBound) -> tuple[int, str]:
 class ReportAndClaimReply:
     """The result of statement `report_and_claim`."""
 
-    __slots__ = ("jobs", "malformed", "next_due", "now", "recorded_count", "recorded_ids", "released_count")
+    __slots__ = (
+        *("jobs", "lane_ends", "lanes", "malformed", "next_due", "now"),
+        *("recorded_count", "recorded_ids", "released_count"),
+    )
 
     def __init__(self, rows: Sequence[Any]) -> None:
         [summary] = [row for row in rows if row["now"] is not None]
@@ -98,6 +102,11 @@ class ReportAndClaimReply:
         self.next_due: int | None = summary["next_due"]
         self.released_count: int = summary["released_count"]
         """Parents among the recorded: their children are to be followed."""
+        self.lane_ends: int = summary["lane_ends"] or 0
+        """Runs of lanes among the recorded: there is room for others."""
+        # The statement does not see the news of the ends that it records.
+        lanes = LaneTimes.from_row(summary["lanes"])
+        self.lanes = lanes._replace(has_news=True) if self.lane_ends else lanes
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
     def to_result(self, statuses: list[WriteStatus]) -> ClaimResult:
@@ -114,6 +123,16 @@ class ReportAndClaimReply:
             now=self.now,
             next_due_at=self.next_due,
         )
+
+
+class Reported(NamedTuple):
+    """The result of a call so far: outcomes, and a claim of plain jobs."""
+
+    result: ClaimResult
+    released: int
+    """How many parents have ended: their children are to be followed."""
+    lane_ends: int
+    lanes: LaneTimes
 
 
 class PostgresClaimer:
@@ -142,6 +161,7 @@ class PostgresClaimer:
             self._bounds.reset()
             rest = ClaimRequest(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
             more = await self._execute(session, instance, (), rest, self._bounds.for_claim(rest))
+            reply.lanes = more.lanes
             reply.jobs += more.jobs
             reply.malformed += more.malformed
             reply.next_due = more.next_due
@@ -156,8 +176,9 @@ class PostgresClaimer:
     async def claim_blocked(
         self, session: Session, instance: InstanceId, claim: ClaimRequest
     ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
-        """Claim jobs that are blocked on what this worker unblocks."""
+        """Claim jobs that are blocked on what this worker unblocks. Those of lanes are only unblocked."""
         queues = [queue for queue, _ in claim.queues]
+        await session.execute(self._sql.unblock_lanes, list(claim.unblocks), queues, claim.limit)
         rows = await session.fetch(self._sql.claim_blocked, instance, list(claim.unblocks), queues, claim.limit)
         jobs, malformed = claimed_jobs(rows)
         return sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id)), malformed

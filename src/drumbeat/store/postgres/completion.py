@@ -38,6 +38,8 @@ class Applied(NamedTuple):
     """The earliest run_at of what is pending."""
     released: int
     """Parents that ended: their children are to be followed."""
+    lane_ends: int
+    """Runs of lanes that ended: there is room for others."""
 
 
 class PostgresCompletionWriter:
@@ -84,7 +86,8 @@ class PostgresCompletionWriter:
                 await session.execute(self._sql.insert_suspensions, *to_columns(suspensions))
         follow_ups = [to.follow_up for _, to in decided if to.follow_up is not None]
         dues = await self._inserter.add_in_transaction(session, follow_ups)
-        return Applied(min([*dues, *(to.run_at for _, to in pending)], default=None), released)
+        lane_ends = sum(job.in_lane for job, _ in decided)
+        return Applied(min([*dues, *(to.run_at for _, to in pending)], default=None), released, lane_ends)
 
     async def build_statuses(
         self,

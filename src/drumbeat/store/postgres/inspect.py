@@ -105,7 +105,7 @@ class PostgresInspect:
     async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
         if job.state is not JobState.PENDING or job.blocked_on is not None:
             return 0
-        place = (job.queue, job.priority, to_us(job.run_at), job.id)
+        place = (job.queue, job.lane, job.priority, to_us(job.run_at), job.id)
         count: int = await self._report_connection.call(
             lambda session: session.fetchval(self._sql.inspect.count_ahead, *place, limit), timeout=LONG_TIMEOUT
         )

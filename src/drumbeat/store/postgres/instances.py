@@ -134,5 +134,5 @@ class PostgresInstances:
     async def _follow(self, applied: Applied | None) -> None:
         """Tell workers, and children, of what has become of jobs."""
         if applied is not None:
-            self._notifier.notify(applied.earliest)
+            self._notifier.notify(0 if applied.lane_ends else applied.earliest)
             await self._advancer.follow(applied.released)

@@ -19,6 +19,7 @@ from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.completion_rows import expired_rows
 from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres import rows
+from drumbeat.store.postgres.claim import Reported
 from drumbeat.store.postgres.completion import Applied
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
 from drumbeat.store.postgres.history import DAY_US
@@ -36,6 +37,7 @@ class PostgresJobs:
         self._inserter = parts.inserter
         self._completion = parts.completion
         self._claimer = parts.claimer
+        self._filler = parts.filler
         self._history = parts.history
         self._notifier = parts.notifier
         self._advancer = parts.advancer
@@ -46,6 +48,7 @@ class PostgresJobs:
     async def report_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
     ) -> ClaimResult:
+        part = None if request is None else self._filler.plain_part(request)
         if _is_all_success(outcomes) and (request is None or not request.unblocks):
             # A busy worker has two calls under way: while one waits for the disk, the server works on the other.
             connection = (
@@ -53,17 +56,18 @@ class PostgresJobs:
                 if self._connection.is_free and not self._claim_connection.is_free
                 else self._claim_connection
             )
-            result, released = await connection.call(
-                partial(self._report_successes_and_claim, instance, outcomes, request), plan_mode=PlanMode.GENERIC
+            reported = await connection.call(
+                partial(self._report_successes_and_claim, instance, outcomes, part), plan_mode=PlanMode.GENERIC
             )
         else:
             connection = self._claim_connection
-            result, applied = await connection.transact(
-                partial(self._report_all_and_claim, instance, outcomes, request)
+            reported, earliest = await connection.transact(
+                partial(self._report_all_and_claim, instance, outcomes, request, part)
             )
-            self._notifier.notify(applied.earliest)
-            released = applied.released
-        return await self._follow_children(connection, instance, result, request) if released else result
+            self._notifier.notify(earliest)
+        if reported.released:
+            reported = await self._follow_children(connection, instance, reported, part)
+        return await self._filler.fill(connection, instance, reported, request, part)
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.list_running, instance))
@@ -157,9 +161,8 @@ class PostgresJobs:
 
     async def _report_successes_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
-    ) -> tuple[ClaimResult, int]:
-        """The hot path: one statement. Only where an outcome was not applied there is more to read. Returns also how many
-        parents ended.
+    ) -> Reported:
+        """The hot path: one statement. Only where an outcome was not applied there is more to read.
 
         It waits for the disk even if it only claims: a crash of the server must not take a claim from a living worker.
         """
@@ -169,15 +172,16 @@ class PostgresJobs:
             recorded = set((answer.recorded_ids or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
             statuses = await self._completion.build_statuses(session, instance, outcomes, done)
-        return answer.to_result(statuses), answer.released_count
+        return Reported(answer.to_result(statuses), answer.released_count, answer.lane_ends, answer.lanes)
 
     async def _follow_children(
-        self, connection: PostgresConnection, instance: InstanceId, result: ClaimResult, request: ClaimRequest | None
-    ) -> ClaimResult:
+        self, connection: PostgresConnection, instance: InstanceId, reported: Reported, request: ClaimRequest | None
+    ) -> Reported:
         """Parents among what was reported have ended: follow their edges, and claim again, if there is room, what became due.
         In transactions of their own: the ends of the parents are on disk, and their rows not locked any more.
 
         What was reported and claimed stands: an outage from here on must not look as if it did not."""
+        result, lanes = reported.result, reported.lanes
         with contextlib.suppress(StoreError):
             advanced = await self._advancer.advance(connection)
             result = msgspec.structs.replace(result, is_releasing=advanced.is_more)
@@ -190,30 +194,37 @@ class PostgresJobs:
                     lambda session: self._claimer.report_and_claim(session, instance, (), rest),
                     plan_mode=PlanMode.GENERIC,
                 )
-                result = more.added_to(result)
+                result, lanes = more.added_to(result), more.lanes
             self._advancer.notify(advanced, {job.id for job in result.jobs})
-            return result
-        return msgspec.structs.replace(result, is_releasing=True)
+            return reported._replace(result=result, lanes=lanes)
+        return reported._replace(result=msgspec.structs.replace(result, is_releasing=True), lanes=lanes)
 
     async def _report_all_and_claim(
-        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
-    ) -> tuple[ClaimResult, Applied]:
-        """Everything else: a transaction of several statements."""
+        self,
+        instance: InstanceId,
+        outcomes: Sequence[Outcome],
+        request: ClaimRequest | None,
+        part: ClaimRequest | None,
+        session: Session,
+    ) -> tuple[Reported, int | None]:
+        """Everything else: a transaction of several statements. Returns also the earliest run_at of what became pending."""
         statuses: list[WriteStatus] = []
-        applied = Applied(None, 0)
+        applied = Applied(None, 0, 0)
         if outcomes:
             statuses, applied = await self._completion.record_outcomes(session, instance, outcomes)
             if applied.earliest is not None:
                 self._claimer.lower_bounds(applied.earliest)
         unblocked: list[ClaimedJob] = []
         malformed: list[MalformedJob] = []
-        if claim is not None and claim.unblocks and claim.limit > 0:
-            unblocked, malformed = await self._claimer.claim_blocked(session, instance, claim)
-            claim = ClaimRequest(queues=claim.queues, limit=claim.limit - len(unblocked) - len(malformed))
-        answer = await self._claimer.report_and_claim(session, instance, (), claim)
+        if request is not None and part is not None and request.unblocks and request.limit > 0:
+            unblocked, malformed = await self._claimer.claim_blocked(session, instance, request)
+            left = request.limit - len(unblocked) - len(malformed)
+            part = ClaimRequest(queues=part.queues, limit=min(part.limit, left))
+        answer = await self._claimer.report_and_claim(session, instance, (), part)
         answer.jobs[:0] = unblocked
         answer.malformed[:0] = malformed
-        return answer.to_result(statuses), applied
+        reported = Reported(answer.to_result(statuses), applied.released, applied.lane_ends, answer.lanes)
+        return reported, applied.earliest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> tuple[dict[JobId, str], int]:
         """The states of these jobs, and how many parents were cancelled."""
@@ -281,11 +292,11 @@ class PostgresJobs:
     async def _expire_waits(self, prefix: str, before: int, limit: int, session: Session) -> tuple[int, Applied]:
         found = await session.fetch(self._sql.lock_expired_waits, prefix, before, limit)
         if not found:
-            return 0, Applied(None, 0)
+            return 0, Applied(None, 0, 0)
         dead, follow_ups = expired_rows(map(rows.job_row, found), found[0]["now"])
         released = await session.fetchval(self._sql.move_to_dead, *rows.to_columns(dead))
         dues = await self._inserter.add_in_transaction(session, follow_ups)
-        return len(dead), Applied(min(dues, default=None), released)
+        return len(dead), Applied(min(dues, default=None), released, 0)
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:

@@ -5,10 +5,12 @@ from typing import NamedTuple, Self
 from drumbeat.clock import Clock
 from drumbeat.store.postgres.advance import PostgresAdvancer
 from drumbeat.store.postgres.claim import PostgresClaimer, ScanBounds
+from drumbeat.store.postgres.claim_filler import ClaimFiller
 from drumbeat.store.postgres.completion import PostgresCompletionWriter
 from drumbeat.store.postgres.connections import GENERIC_PLAN_SETTINGS, PostgresAddress, PostgresConnection
 from drumbeat.store.postgres.history import HistoryPartitions
 from drumbeat.store.postgres.insert import PostgresInserter
+from drumbeat.store.postgres.lane_claim import PostgresLaneClaimer
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.protocol.wake import Forward
@@ -28,6 +30,7 @@ class PostgresParts(NamedTuple):
     inserter: PostgresInserter
     completion: PostgresCompletionWriter
     claimer: PostgresClaimer
+    filler: ClaimFiller
     history: HistoryPartitions
     advancer: PostgresAdvancer
 
@@ -38,6 +41,7 @@ class PostgresParts(NamedTuple):
         notifier = PostgresNotifier(connection, sql.schema, f"{namespace}.wake", clock, forward)
         bounds = ScanBounds(clock)
         notifier.internal_listeners.append(bounds.lower_to)
+        claimer = PostgresClaimer(sql.jobs, bounds)
         inserter = PostgresInserter(sql, namespace, connection, notifier)
         return cls(
             sql=sql,
@@ -48,7 +52,8 @@ class PostgresParts(NamedTuple):
             notifier=notifier,
             inserter=inserter,
             completion=PostgresCompletionWriter(sql.jobs, inserter),
-            claimer=PostgresClaimer(sql.jobs, bounds),
+            claimer=claimer,
+            filler=ClaimFiller(claimer, PostgresLaneClaimer(sql.jobs), notifier),
             history=HistoryPartitions(sql.jobs, sql.schema, connection, clock),
             advancer=PostgresAdvancer(sql.dependencies, connection, notifier),
         )

@@ -34,6 +34,7 @@ def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
 class PostgresHeldJob(HeldJob, frozen=True):
     now: int
     """When it was read; the same for all jobs of one statement."""
+    in_lane: bool
 
 
 def job_row(row: Any) -> StoredJobRow:

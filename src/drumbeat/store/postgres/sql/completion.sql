@@ -5,7 +5,7 @@
 
 -- name: _held
 -- Locked in the order of ids.
-SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now
+SELECT {{held from job, id = job.id::text}}, drumbeat.now_us() AS now, job.lane <> '' AS in_lane
   FROM drumbeat.job
 
 -- name: lock_running

@@ -38,6 +38,7 @@ SELECT token, instance, outcome, started_at, finished_at, error, id::text
               (SELECT job.run_at
                  FROM drumbeat.job
                 WHERE job.queue = lined.queue
+                  AND job.lane = ''
                   AND job.priority = level
                   AND job.run_at <= drumbeat.now_us()
                   AND job.state = 'pending'
@@ -46,6 +47,17 @@ SELECT token, instance, outcome, started_at, finished_at, error, id::text
                 LIMIT 1) AS oldest_due
          FROM lined
         CROSS JOIN generate_series(0, 9) AS level
+        WHERE lined.queue IS NOT NULL
+        UNION ALL
+       SELECT lined.queue, 0, 0, least((SELECT min(lane.head_at)
+                                          FROM drumbeat.lane
+                                         WHERE lane.queue = lined.queue AND lane.head_at <= drumbeat.now_us()),
+                                       (SELECT news.run_at -- no claim has looked at it
+                                          FROM drumbeat.news
+                                         WHERE news.queue = lined.queue AND news.run_at <= drumbeat.now_us()
+                                         ORDER BY news.id
+                                         LIMIT 1))
+         FROM lined
         WHERE lined.queue IS NOT NULL
         UNION ALL
        SELECT queue, 0, count(*), NULL
@@ -145,27 +157,29 @@ SELECT instance, term, since, until
    AND until > drumbeat.now_us();
 
 -- name: count_ahead
--- In the order of claims, priority by priority, so that future jobs of a more urgent priority are never stepped over. $1 queue,
--- $2 priority, $3 run_at, $4 id, $5 limit.
+-- In the order of claims, among the jobs of its lane, or of none, priority by priority, so that future jobs of a more urgent priority are
+-- never stepped over. $1 queue, $2 lane, $3 priority, $4 run_at, $5 id, $6 limit.
 SELECT count(*)
   FROM (SELECT 1
-          FROM generate_series(0, $2::integer - 1) AS level (priority)
+          FROM generate_series(0, $3::integer - 1) AS level (priority)
          CROSS JOIN LATERAL (
                SELECT 1
                  FROM drumbeat.job
                 WHERE job.queue = $1
+                  AND job.lane = $2
                   AND job.priority = level.priority
                   AND job.run_at <= drumbeat.now_us()
                   AND job.state = 'pending'
                   AND job.blocked_on IS NULL
-                LIMIT $5) AS urgent
+                LIMIT $6) AS urgent
          UNION ALL
         SELECT 1
           FROM drumbeat.job
          WHERE job.queue = $1
-           AND job.priority = $2::integer
+           AND job.lane = $2
+           AND job.priority = $3::integer
            AND job.run_at <= drumbeat.now_us()
-           AND (job.run_at, job.id) < ($3::bigint, $4::text::uuid)
+           AND (job.run_at, job.id) < ($4::bigint, $5::text::uuid)
            AND job.state = 'pending'
            AND job.blocked_on IS NULL
-         LIMIT $5) AS before;
+         LIMIT $6) AS before;

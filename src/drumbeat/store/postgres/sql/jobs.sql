@@ -103,10 +103,11 @@ SELECT drumbeat.keep_results(ARRAY(SELECT DISTINCT edge.parent
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING {{given}}, created_at, due_at, token, replays, schedule, expires_at),
        revived AS (
-       INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at, is_parent, binds,
-                                 open_parents)
+       INSERT INTO drumbeat.job ({{given}}, created_at, due_at, run_at, token, replays, schedule, expires_at, place, is_parent,
+                                 binds, open_parents)
        SELECT {{given from gone, priority = CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END}},
               created_at, due_at, drumbeat.now_us(), token, least(replays, 2147483646) + 1, schedule, expires_at,
+              CASE WHEN lane <> '' THEN drumbeat.now_us() END,
               EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = gone.id),
               EXISTS (SELECT FROM drumbeat.edge WHERE edge.child = gone.id AND edge.binding <> ''),
               CASE WHEN EXISTS (SELECT FROM drumbeat.edge WHERE edge.child = gone.id) THEN 0 END

@@ -151,25 +151,31 @@ SELECT job.id::text
  LIMIT $2;
 
 -- name: _due
--- $1 queue or null, $2 limit. Queue by queue and priority by priority, as in a claim.
-  WITH RECURSIVE known (queue) AS (
-       SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
-                                                FROM drumbeat.job
-                                               WHERE job.state = 'pending' AND job.blocked_on IS NULL))
+-- $1 queue or null, $2 limit. All queues, lanes and priorities that have jobs in the claim index, one seek for each.
+  WITH RECURSIVE known (queue, lane, priority) AS (
+       (SELECT job.queue, job.lane, job.priority
+          FROM drumbeat.job
+         WHERE ($1::text IS NULL OR job.queue = $1) AND job.state = 'pending' AND job.blocked_on IS NULL
+         ORDER BY job.queue, job.lane, job.priority
+         LIMIT 1)
         UNION ALL
-       SELECT (SELECT min(job.queue)
-                 FROM drumbeat.job
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
+       SELECT following.*
          FROM known
-        WHERE known.queue IS NOT NULL
-          AND $1 IS NULL)
+        CROSS JOIN LATERAL (SELECT job.queue, job.lane, job.priority
+                              FROM drumbeat.job
+                             WHERE (job.queue, job.lane, job.priority) > (known.queue, known.lane, known.priority)
+                               AND ($1 IS NULL OR job.queue = $1)
+                               AND job.state = 'pending'
+                               AND job.blocked_on IS NULL
+                             ORDER BY job.queue, job.lane, job.priority
+                             LIMIT 1) AS following)
 SELECT job.id::text
   FROM known
- CROSS JOIN generate_series(0, 9) AS level
  CROSS JOIN LATERAL (SELECT each.id
                        FROM drumbeat.job AS each
                       WHERE each.queue = known.queue
-                        AND each.priority = level
+                        AND each.lane = known.lane
+                        AND each.priority = known.priority
                         AND each.run_at {{here}} drumbeat.now_us()
                         AND each.state = 'pending'
                         AND each.blocked_on IS NULL

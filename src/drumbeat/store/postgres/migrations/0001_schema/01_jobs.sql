@@ -69,9 +69,11 @@ CREATE TABLE drumbeat.job (
 );
 CREATE INDEX job_for_claim
     ON drumbeat.job (queue, lane, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
--- Jobs of lanes whose jobs run in the order of enqueue.
+-- Jobs of lanes in the order of enqueue; `place` is set where a replay joins at the end. Of all lanes, also of those that need it not:
+-- a line that gets an order has a million jobs in order at once, and no add that is under way can miss it.
 CREATE INDEX job_in_order
-    ON drumbeat.job (queue, lane, place, id) WHERE state = 'pending' AND blocked_on IS NULL AND place IS NOT NULL;
+    ON drumbeat.job (queue, lane, coalesce(place, created_at), id)
+ WHERE state = 'pending' AND blocked_on IS NULL AND lane <> '';
 CREATE INDEX job_blocked
     ON drumbeat.job (blocked_on, queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_blocked_since

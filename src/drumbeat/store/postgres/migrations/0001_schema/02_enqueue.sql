@@ -200,6 +200,7 @@ DECLARE
     now_at     bigint := drumbeat.now_us();
     is_current boolean;
     is_parent  boolean;
+    in_lane    boolean;
 BEGIN
     SELECT claim.* INTO given
       FROM json_to_record(ended::json) AS claim (id uuid, token bigint, instance text, started_at bigint, result text,
@@ -221,8 +222,11 @@ BEGIN
           CROSS JOIN jsonb_populate_record(NULL::drumbeat.history, to_jsonb(gone) || jsonb_build_object(
                          'state', 'succeeded', 'outcome', 'succeeded', 'started_at', given.started_at, 'finished_at', now_at,
                          'result', given.result, 'result_error', given.result_error, 'error', NULL)) AS kept)
-    SELECT true, gone.is_parent INTO is_current, is_parent FROM gone;
+    SELECT true, gone.is_parent, gone.lane <> '' INTO is_current, is_parent, in_lane FROM gone;
     IF is_current THEN
+        IF in_lane THEN -- there is room for another
+            PERFORM pg_notify('drumbeat' || '.wake', now_at::text);
+        END IF;
         RETURN is_parent;
     END IF;
     IF EXISTS (SELECT FROM drumbeat.history

@@ -321,12 +321,13 @@ BEGIN
     WITH made AS (
          INSERT INTO drumbeat.job (id, created_at, due_at, run_at, token, timeout, expires_at, crash_limit, replays, retries,
                                    priority, queue, task, key, signature, "unique", "group", lane, on_dead, schedule, trace, parent,
-                                   workflow, args, open_parents, blocked_on, blocked_since, is_parent, binds)
+                                   workflow, args, place, open_parents, blocked_on, blocked_since, is_parent, binds)
          SELECT gone.id, gone.created_at, gone.due_at,
                 CASE WHEN judged.open > 0 THEN gone.run_at ELSE greatest(gone.run_at, now_at) END, gone.token, gone.timeout,
                 gone.expires_at, gone.crash_limit, least(gone.replays, 2147483646) + 1, gone.retries, gone.priority, gone.queue,
                 gone.task, gone.key, gone.signature, gone."unique", gone."group", gone.lane, gone.on_dead, gone.schedule, gone.trace,
-                gone.parent, gone.workflow, gone.args, judged.open, CASE WHEN judged.open > 0 THEN 'parents' END,
+                gone.parent, gone.workflow, gone.args, CASE WHEN gone.lane <> '' THEN now_at END, judged.open,
+                CASE WHEN judged.open > 0 THEN 'parents' END,
                 CASE WHEN judged.open > 0 THEN now_at END,
                 EXISTS (SELECT FROM drumbeat.edge WHERE edge.parent = gone.id),
                 EXISTS (SELECT FROM drumbeat.edge WHERE edge.child = gone.id AND edge.binding <> '')
