@@ -66,7 +66,9 @@ class ClaimFiller:
         is_ready = due.is_now(result.now, slots) or len(part.queues) < len(claim.queues)
         lanes = LaneClaim()
         if not is_ready:
-            self._remember(dict.fromkeys((queue for queue, _ in claim.queues), 0))
+            # What only lacks a slot has its turn as soon as there is one.
+            waiting = int(due.lacks_slots(result.now, slots))
+            self._remember(dict.fromkeys((queue for queue, _ in claim.queues), waiting))
         elif plain >= claim.limit:
             self._remember({queue: max(1, self._ready_lines.get(queue, 1)) for queue, _ in claim.queues})
         else:

@@ -73,7 +73,7 @@ class LaneClaim(NamedTuple):
     slots: int = 0
     """How many of the jobs are under limits."""
     lines: Mapping[str, int] | None = None
-    """How many lines of each queue had lanes that were ready, and slots; None: unknown."""
+    """How many lines of each queue had lanes that were ready, also where only slots were missing; None: unknown."""
     is_more: bool = False
     """Some of these lanes have more that is due."""
     due: LaneTimes | None = None
@@ -110,7 +110,7 @@ class PostgresLaneClaimer:
         answer = LaneClaim(now=now)
         if any(shares.values()):
             answer = await self._take(session, instance, opened, shares, now)
-        answer = answer._replace(lines={queue: _count_ready(found, slots) for queue, found in opened.items()})
+        answer = answer._replace(lines={queue: len(found.lanes) for queue, found in opened.items()})
         if answer.given < limit:
             answer = answer._replace(due=await self._load_due(session, queues))
         return answer
@@ -214,10 +214,6 @@ def _divide(
             limit, slots = limit - count + used[queue][0], slots - taken + used[queue][1]
             shares[queue], used[queue] = found, (count, taken)
     return shares
-
-
-def _count_ready(opened: _Opened, slots: int) -> int:
-    return sum(1 for line in opened.lanes if slots > 0 or not _needs_slot(opened.lines, line))
 
 
 def _needs_slot(lines: Mapping[str, LineState], line: str) -> bool:

@@ -6,7 +6,16 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.lanes import LaneState, bounds_of, split_lane, weight_of
-from drumbeat.core.limits import Bounds, GroupInfo, LineChange, LineInfo, LinePolicy, Starts, drop_old_starts
+from drumbeat.core.limits import (
+    Bounds,
+    GroupInfo,
+    LineChange,
+    LineInfo,
+    LinePolicy,
+    Starts,
+    drop_old_starts,
+    find_opening,
+)
 
 decode_policy = msgspec.json.Decoder(LinePolicy).decode
 decode_bounds = msgspec.json.Decoder(Bounds).decode
@@ -31,6 +40,7 @@ def line_info(row: Mapping[str, Any]) -> LineInfo:
         reason=row["reason"],
         running=row["running"],
         starts_in_window=_count_starts(policy.whole, decode_starts(row["starts"]), row["now"]),
+        open_at=find_opening(policy.whole, decode_starts(row["starts"]), row["now"]),
     )
 
 

@@ -10,17 +10,17 @@ class LimitStore(Protocol):
     """Lines, lanes, and what stands over them.
 
     A new job with a `lane` (NewJob.lane: core/lanes.py `lane_name`) enters that lane of its queue, which is made if it is not
-    there. `JobStore.report_and_claim` takes jobs of lanes beside the others of a queue, by `core.lanes.deal` and `settle`: never
-    more at once, and never more starts in any time of a rate's length, than every limit over the lane allows, counted in claims by the
-    store's clock at the time of writing. A lane whose line was never declared gives nothing: its limits are not known yet.
+    there. `JobStore.report_and_claim` takes jobs of lanes beside the others of a queue, by `core.lanes.deal` and `settle`:
+    never more at once, and never more starts in any time of a rate's length, than every limit over the lane allows, counted in
+    claims by the store's clock at the time of writing. A lane whose line was never declared gives nothing: its limits are not known yet.
     The room of a job goes back in the step that ends its run, whatever does (outcome, release, death of its instance), and room
     that is made where jobs wait wakes workers. Plain jobs of a queue, and each of its lines, take turns.
     """
 
     async def declare(self, lines: Sequence[LineDeclaration], version: int) -> None:
         """Store policies that code declares, those of a higher or the same `version` in the place of older ones. What people
-        have set stays. Lanes take new limits at once when they are lowered (no run is revoked: `running` may exceed the limit for
-        a while); where limits are raised, waiting lanes are woken in pieces by this call. A line that gets or loses its order
+        have set stays. Lanes take new limits at once when they are lowered (no run is revoked: `running` may exceed the limit
+        for a while); where limits are raised, waiting lanes are woken in pieces by this call. A line that gets or loses its order
         keeps its jobs."""
         ...
 
@@ -54,6 +54,6 @@ class LimitStore(Protocol):
 
     async def sweep(self, idle_before: int, limit: int) -> tuple[int, int]:
         """Delete lanes without jobs, recent starts and exceptions that were last used before `idle_before`; and compare the
-        counts of up to `limit` lanes and of all lines with the jobs that run, correcting what has drifted. Returns how many were
-        deleted, and how many corrected."""
+        counts of up to `limit` lanes and of all lines with the jobs that run, correcting what has drifted. Returns how many
+        were deleted, and how many corrected."""
         ...

@@ -17,6 +17,7 @@ from drumbeat.core.limits import (
     LineInfo,
     LinePolicy,
     drop_old_starts,
+    find_opening,
     effective_policy,
 )
 from drumbeat.store.malformed import explain_fault, log_faults
@@ -243,6 +244,7 @@ def _to_info(line: _StoredLine, now: int) -> LineInfo:
         reason=line.reason,
         running=line.running,
         starts_in_window=sum(count for _, count in drop_old_starts(policy.whole, line.starts, now)),
+        open_at=find_opening(policy.whole, line.starts, now),
     )
 
 

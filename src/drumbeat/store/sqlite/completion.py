@@ -88,8 +88,7 @@ class SqliteCompletionWriter:
 
         Triggers leave the releases of parents, give back the room of jobs of lanes, and start the successor of a schedule's
         job. Where there is none, the next fire of an interval counts from now, when the store records the end; `finished_at` is
-        the
-        worker's word, and may be long ago.
+        the worker's word, and may be long ago.
         """
         before = write.db.total_changes
         deleted = write.db.run(statement, parameters)

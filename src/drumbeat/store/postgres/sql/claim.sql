@@ -214,7 +214,7 @@ SELECT queue, line, lane, place::text, policy, running, head_at, turn_at, open_a
           -- include: _set_claimed with $2
         WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
           AND EXISTS (SELECT FROM living)
-       RETURNING {{claimed}}, lane),
+       RETURNING {{claimed}}),
        -- Not what was picked: a job that has changed since the statement began was locked, but is not claimed.
        taken AS MATERIALIZED (
        SELECT asked.number, claimed.priority, count(*) AS count
@@ -224,11 +224,11 @@ SELECT queue, line, lane, place::text, policy, running, head_at, turn_at, open_a
           AND asked.lane = claimed.lane
         GROUP BY asked.number, claimed.priority)
 SELECT {{claimed from claimed, id = claimed.id::text}},
-       claimed.lane AS lane, NULL::bigint AS number, NULL::bigint AS next_at, NULL::integer AS levels
+       NULL::bigint AS number, NULL::bigint AS next_at, NULL::integer AS levels
   FROM claimed
  UNION ALL
 SELECT {{claimed from nulls}},
-       NULL, asked.number, rest.next_at, rest.levels
+       asked.number, rest.next_at, rest.levels
   FROM asked
  CROSS JOIN LATERAL (
        -- To this statement what it has claimed is still pending: the first of its level are stepped over. Where it skipped one of

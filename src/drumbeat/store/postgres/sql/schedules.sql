@@ -4,10 +4,10 @@
 
 -- name: put_new
 -- A new schedule, or one that was retired. An interval has no next_at while its job is live.
--- $1 to $24 the definition, $25 every, $26 cursor, $27 next_at, $28 by.
+-- $1 to $26 the definition, $27 every, $28 cursor, $29 next_at, $30 by.
 INSERT INTO drumbeat.schedule ({{definition}}, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
                                declared_at, reason)
-VALUES ({{definition from parameters}}, $25, $26, $27, $28, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
+VALUES ({{definition from parameters}}, $27, $28, $29, $30, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
     ON CONFLICT (name) DO UPDATE
    SET ({{restarted}}) = ({{restarted from excluded}}),
        state = 'active',
@@ -19,21 +19,21 @@ VALUES ({{definition from parameters}}, $25, $26, $27, $28, 'active', 1, drumbea
 RETURNING name;
 
 -- name: put_changed
--- $29 revision.
+-- $31 revision.
 UPDATE drumbeat.schedule
    SET ({{changeable}}) = ({{changeable from parameters}}),
-       every = $25,
+       every = $27,
        state = 'active',
        revision = revision + 1,
-       cursor = coalesce($26::bigint, cursor),
-       next_at = CASE WHEN $25::bigint IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
-                      THEN NULL ELSE $27::bigint END,
+       cursor = coalesce($28::bigint, cursor),
+       next_at = CASE WHEN $27::bigint IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
+                      THEN NULL ELSE $29::bigint END,
        changed_at = drumbeat.now_us(),
        declared_at = CASE WHEN $21 = 'code' THEN drumbeat.now_us() ELSE declared_at END,
-       changed_by = $28,
+       changed_by = $30,
        reason = ''
  WHERE name = $1
-   AND revision = $29
+   AND revision = $31
 RETURNING name;
 
 -- name: declare

@@ -106,10 +106,21 @@ CREATE FUNCTION drumbeat.tell_of_change() RETURNS trigger
     AS $$
 DECLARE
     is_due boolean := NEW.state = 'pending' AND NEW.blocked_on IS NULL;
+    ends   integer := (OLD.state = 'running' AND NEW.state <> 'running')::integer;
 BEGIN
-    INSERT INTO drumbeat.news (queue, lane, run_at, levels, ended)
-    VALUES (NEW.queue, NEW.lane, CASE WHEN is_due THEN NEW.run_at END, CASE WHEN is_due THEN 1 << NEW.priority ELSE 0 END,
-            (OLD.state = 'running' AND NEW.state <> 'running')::integer);
+    -- A job that moves to another lane gives back the room of its own.
+    IF OLD.lane <> NEW.lane AND OLD.lane <> '' AND ends > 0 THEN
+        INSERT INTO drumbeat.news (queue, lane, ended)
+        VALUES (OLD.queue, OLD.lane, ends);
+    END IF;
+    IF OLD.lane <> NEW.lane THEN
+        ends := 0;
+    END IF;
+    IF NEW.lane <> '' THEN
+        INSERT INTO drumbeat.news (queue, lane, run_at, levels, ended)
+        VALUES (NEW.queue, NEW.lane, CASE WHEN is_due THEN NEW.run_at END, CASE WHEN is_due THEN 1 << NEW.priority ELSE 0 END,
+                ends);
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -147,7 +158,7 @@ CREATE TRIGGER job_becomes_pending
        EXECUTE FUNCTION drumbeat.tell_of_pending();
 CREATE TRIGGER job_changes
  AFTER UPDATE ON drumbeat.job
-   FOR EACH ROW WHEN (NEW.lane <> ''
+   FOR EACH ROW WHEN ((NEW.lane <> '' OR OLD.lane <> '')
                       AND (OLD.state = 'running' AND NEW.state <> 'running'
                            OR NEW.state = 'pending' AND NEW.blocked_on IS NULL
                               AND (OLD.state <> 'pending' OR OLD.blocked_on IS NOT NULL OR NEW.run_at < OLD.run_at)))
