@@ -15,7 +15,7 @@ from drumbeat.errors import StoreError
 from drumbeat.ids import InstanceId
 from drumbeat.store.postgres.claim import PostgresClaimer, Reported
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection
-from drumbeat.store.postgres.lane_claim import LaneClaim, PostgresLaneClaimer
+from drumbeat.store.postgres.lane_claim import LaneClaim, LaneTimes, PostgresLaneClaimer
 from drumbeat.store.postgres.wake import PostgresNotifier
 
 
@@ -90,6 +90,8 @@ class ClaimFiller:
                 )
                 result, due, next_due = more.added_to(result), more.lanes, more.next_due
                 missing = claim.limit - _count(result)
+        if missing <= 0 and is_ready and claim.slots is not None and slots <= 0:
+            due = await self._look_again(connection, claim, due)
         is_more = is_ready and (lanes.is_more if missing <= 0 and lanes.jobs else due.is_now(result.now, 1))
         if reported.lane_ends and (is_more if missing <= 0 else due.lacks_slots(result.now, slots)):
             self._notifier.notify(result.now)
@@ -98,7 +100,7 @@ class ClaimFiller:
             result,
             jobs=_in_order_of_queues(result, claim),
             next_due_at=min(found, default=None) if missing > 0 else None,
-            has_limited=claim.slots is not None and slots <= 0 and (is_more or due.lacks_slots(result.now, slots)),
+            has_limited=claim.slots is not None and due.may_lack_slots(result.now, slots),
         )
 
     async def _claim_lanes(
@@ -117,6 +119,15 @@ class ClaimFiller:
         return await connection.transact(
             lambda session: self._lanes.claim(session, instance, limit, slots, quotas), plan_mode=PlanMode.GENERIC
         )
+
+    async def _look_again(self, connection: PostgresConnection, claim: ClaimRequest, due: LaneTimes) -> LaneTimes:
+        """What is left after a claim that was filled: whether jobs wait for slots."""
+        queues = [queue for queue, _ in claim.queues]
+        with contextlib.suppress(StoreError):
+            return await connection.call(
+                lambda session: self._lanes.load_due(session, queues), plan_mode=PlanMode.GENERIC
+            )
+        return due
 
     def _remember(self, lines: Mapping[str, int] | None) -> None:
         """How many lines of each queue are ready."""

@@ -60,6 +60,10 @@ class LaneTimes(NamedTuple):
     def lacks_slots(self, now: int, slots: int) -> bool:
         return slots <= 0 and self.slot_due is not None and self.slot_due <= now
 
+    def may_lack_slots(self, now: int, slots: int) -> bool:
+        """Also where nobody has looked at the news."""
+        return self.lacks_slots(now, slots) or (slots <= 0 and self.has_news)
+
 
 NO_LANES = LaneTimes(False, None, None)
 
@@ -105,14 +109,14 @@ class PostgresLaneClaimer:
         queues = list(quotas)
         opened, now = await self._open(session, queues, min(MAX_LANES, limit))
         if opened is None:
-            return LaneClaim(due=await self._load_due(session, queues))
+            return LaneClaim(due=await self.load_due(session, queues))
         shares = _divide(opened, quotas, limit, slots, now)
         answer = LaneClaim(now=now)
         if any(shares.values()):
             answer = await self._take(session, instance, opened, shares, now)
         answer = answer._replace(lines={queue: len(found.lanes) for queue, found in opened.items()})
         if answer.given < limit:
-            answer = answer._replace(due=await self._load_due(session, queues))
+            answer = answer._replace(due=await self.load_due(session, queues))
         return answer
 
     async def _open(self, session: Session, queues: list[str], max_lanes: int) -> tuple[dict[str, _Opened] | None, int]:
@@ -192,7 +196,7 @@ class PostgresLaneClaimer:
             is_more=is_more,
         )
 
-    async def _load_due(self, session: Session, queues: list[str]) -> LaneTimes:
+    async def load_due(self, session: Session, queues: list[str]) -> LaneTimes:
         return LaneTimes.from_row(await session.fetchval(self._sql.lanes_due, queues))
 
 

@@ -12,7 +12,8 @@ class LimitStore(Protocol):
     A new job with a `lane` (NewJob.lane: core/lanes.py `lane_name`) enters that lane of its queue, which is made if it is not
     there. `JobStore.report_and_claim` takes jobs of lanes beside the others of a queue, by `core.lanes.deal` and `settle`:
     never more at once, and never more starts in any time of a rate's length, than every limit over the lane allows, counted in
-    claims by the store's clock at the time of writing. A lane whose line was never declared gives nothing: its limits are not known yet.
+    claims by the store's clock at the time of writing. A lane whose line was never declared gives nothing: its limits are not
+    known yet.
     The room of a job goes back in the step that ends its run, whatever does (outcome, release, death of its instance), and room
     that is made where jobs wait wakes workers. Plain jobs of a queue, and each of its lines, take turns.
     """
@@ -20,8 +21,8 @@ class LimitStore(Protocol):
     async def declare(self, lines: Sequence[LineDeclaration], version: int) -> None:
         """Store policies that code declares, those of a higher or the same `version` in the place of older ones. What people
         have set stays. Lanes take new limits at once when they are lowered (no run is revoked: `running` may exceed the limit
-        for a while); where limits are raised, waiting lanes are woken in pieces by this call. A line that gets or loses its order
-        keeps its jobs."""
+        for a while); where limits are raised, waiting lanes are woken in pieces by this call. A line that gets or loses its
+        order keeps its jobs."""
         ...
 
     async def change(self, queue: str, line: str, change: LineChange | None, *, by: str, reason: str) -> bool:

@@ -17,8 +17,8 @@ from drumbeat.core.limits import (
     LineInfo,
     LinePolicy,
     drop_old_starts,
-    find_opening,
     effective_policy,
+    find_opening,
 )
 from drumbeat.store.malformed import explain_fault, log_faults
 from drumbeat.store.redis.connection import Value
