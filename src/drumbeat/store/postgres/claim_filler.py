@@ -98,6 +98,7 @@ class ClaimFiller:
         found = [at for at in (next_due, due.next_look(result.now, slots)) if at is not None]
         return msgspec.structs.replace(
             result,
+            now=result.now if lanes.now is None else lanes.now,
             jobs=_in_order_of_queues(result, claim),
             next_due_at=min(found, default=None) if missing > 0 else None,
             has_limited=claim.slots is not None and due.may_lack_slots(result.now, slots),

@@ -56,7 +56,7 @@ CREATE TABLE drumbeat.lane (
     vacuum_truncate = false
 );
 CREATE INDEX lane_ready
-    ON drumbeat.lane (queue, line, ready_at) WHERE ready_at IS NOT NULL;
+    ON drumbeat.lane (queue, line, ready_at, name) WHERE ready_at IS NOT NULL;
 CREATE INDEX lane_idle
     ON drumbeat.lane (used_at) WHERE head_at IS NULL AND running = 0;
 
@@ -360,7 +360,7 @@ BEGIN
                                  AND lane.line = usable.name
                                  AND lane.ready_at <= due_at
                                  AND lane.ready_at IS NOT NULL
-                               ORDER BY lane.ready_at
+                               ORDER BY lane.ready_at, lane.name
                                LIMIT max_lanes
                                  FOR NO KEY UPDATE SKIP LOCKED) AS turn
           WHERE usable.has_room)
