@@ -9,7 +9,10 @@ local lane = ARGV[5] ~= '' and ARGV[5] or nil
 if lane and lanes().line(queue, match(lane, '^[^ ]*')).order ~= '' then
   local place, before = safe_read('ZSCORE', due_key(queue, own_priority, lane), id), 0
   for priority = 0, place and 9 or -1 do
-    before = before + (safe_read('ZCOUNT', due_key(queue, priority, lane), '-inf', '(' .. place) or 0)
+    local key = due_key(queue, priority, lane)
+    -- Jobs of one call have one place; their ids say who is first.
+    local first = priority == own_priority and safe_read('ZRANK', key, id)
+    before = before + (first or safe_read('ZCOUNT', key, '-inf', '(' .. place) or 0)
   end
   return before
 end
