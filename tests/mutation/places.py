@@ -12,7 +12,7 @@ from tests.mutation.mutants import Mutant
 from tests.planting import PACKAGE
 
 STATEMENT = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
-LUA_FUNCTION = re.compile(r"^(?:local )?function (\w+)\b.*?^end\b", re.MULTILINE | re.DOTALL)
+LUA_FUNCTION = re.compile(r"^(?=(?:local )?function (\w+)|(\w+) = function).*?^end\b", re.MULTILINE | re.DOTALL)
 SQL_FUNCTION = re.compile(r"^CREATE FUNCTION (?:\w+\.)?(\w+)\b.*?\$\$.*?\$\$", re.MULTILINE | re.DOTALL)
 TRIGGER = re.compile(r"\bRETURNS trigger\b")
 INCLUDE = re.compile(r"^-- include:[ \t]*(\w+)[ \t]*$", re.MULTILINE)
@@ -98,11 +98,13 @@ def _scripts_with(file: str, source: str, offset: int) -> frozenset[str]:
         return frozenset({f"lua {name}"})
     files = _read_files(str((PACKAGE / file).parent), "*.lua")
     including = _callers_of(name, {each: " ".join(INCLUDE.findall(text)) for each, text in files.items()})
-    inside = next((found[1] for found in LUA_FUNCTION.finditer(source) if _is_within(found, offset)), None)
+    inside = next((found[1] or found[2] for found in LUA_FUNCTION.finditer(source) if _is_within(found, offset)), None)
     if inside is None:
         return frozenset(f"lua {each}" for each in including if not each.startswith("_"))
     functions = {
-        f"{each}.{found[1]}": found[0] for each, text in files.items() for found in LUA_FUNCTION.finditer(text)
+        f"{each}.{found[1] or found[2]}": found[0]
+        for each, text in files.items()
+        for found in LUA_FUNCTION.finditer(text)
     }
     changed = {inside}
     while more := {

@@ -8,10 +8,17 @@ import asyncio
 
 import pytest
 
-from drumbeat import Backoff
+from drumbeat import Backoff, Limit
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.controller import pruner, release_sweeper, schedule_declarations, schedule_rescuer
+from drumbeat.controller import (
+    lane_sweeper,
+    limit_declarations,
+    pruner,
+    release_sweeper,
+    schedule_declarations,
+    schedule_rescuer,
+)
 from drumbeat.core.instance import InstanceState
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.events import StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
@@ -49,6 +56,7 @@ LOOP = {
         "stats.put",
     ),
     *("instances.prune", "inspect.now", "inspect.list_instances", "rooms.take", "rooms.prune"),
+    *("limits.declare", "limits.list_lines", "limits.sweep"),
 }
 """Calls on the worker's loop."""
 AT_TIMES = {
@@ -61,7 +69,7 @@ AT_TIMES = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done from time to time is done all the time."""
-    for module in (schedule_declarations, pruner, schedule_rescuer, release_sweeper):
+    for module in (schedule_declarations, pruner, schedule_rescuer, release_sweeper, lane_sweeper, limit_declarations):
         monkeypatch.setattr(module, "RUN_INTERVAL", 0.05)
     monkeypatch.setattr(schedule_rescuer, "IDLE_INTERVAL", 0.0)
     monkeypatch.setattr(schedule_declarations, "RETIRE_DELAY", 0.5)
@@ -95,7 +103,7 @@ async def test_every_call_of_a_worker_may_fail_for_a_while(
             raise ValueError("once")
         return number
 
-    @app.task
+    @app.task(limits=[Limit(concurrency=1)])
     async def hold() -> str:
         current_job().progress("holding")
         async with app.lock("held"):

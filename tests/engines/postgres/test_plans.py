@@ -241,7 +241,7 @@ async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, 
     ids = await held_ids(raw, instance)
     none, zero = [None] * len(ids), [0] * len(ids)
     plan = await explain(
-        store._parts.claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none, none
+        store._parts.claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none, none, none
     )
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 80 * HELD

@@ -86,7 +86,7 @@ async def test_a_signal_is_committed_while_its_run_is_being_suspended(postgres: 
             sending = group.create_task(postgres.steps.send_signal(signal))
             await waits_for_lock(raw, sending)
             assert not sending.done()
-            row = [[value] for value in (job.id, FOREVER_US, 0, 0, "", None, None, None, "signal:ok")]
+            row = [[value] for value in (job.id, FOREVER_US, 0, 0, "", None, None, None, "signal:ok", None)]
             await raw.execute(sql.requeue, *row)
     assert [each.id for each in await claim(postgres, instance)] == [job.id]
     assert ended.suspension is not None
@@ -192,7 +192,7 @@ async def test_a_run_is_suspended_during_the_commit_of_its_signal(postgres: Post
             await raw.fetch(sql.lock_running, instance, [job.id])
             assert await raw.fetch(sql.signalled, [job.id], ["ok"]) == []
             await program.commit()
-            row = [[value] for value in (job.id, FOREVER_US, 0, 0, "", None, None, None, "signal:ok")]
+            row = [[value] for value in (job.id, FOREVER_US, 0, 0, "", None, None, None, "signal:ok", None)]
             await raw.execute(sql.requeue, *row)
     assert await woken(postgres, instance) == [job.id]
 

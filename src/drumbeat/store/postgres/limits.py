@@ -99,7 +99,8 @@ class PostgresLimits:
         return changed
 
     async def list_lines(self) -> list[LineInfo]:
-        rows = await self._report_connection.call(lambda session: session.fetch(self._sql.lines), timeout=LONG_TIMEOUT)
+        # Every worker asks, and needs no connection more for it.
+        rows = await self._connection.call(lambda session: session.fetch(self._sql.lines))
         return [line_info(row) for row in rows]
 
     async def list_groups(
