@@ -72,6 +72,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (schedule_declarations, pruner, schedule_rescuer, release_sweeper, lane_sweeper, limit_declarations):
         monkeypatch.setattr(module, "RUN_INTERVAL", 0.05)
     monkeypatch.setattr(schedule_rescuer, "IDLE_INTERVAL", 0.0)
+    monkeypatch.setattr(lane_sweeper, "IDLE_INTERVAL", 0.05)
     monkeypatch.setattr(schedule_declarations, "RETIRE_DELAY", 0.5)
     monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 0.05)
     monkeypatch.setattr(store_loop, "TICK_INTERVAL", 0.05)

@@ -14,6 +14,8 @@ from drumbeat.errors import StoreUnavailable
 log = logging.getLogger(__name__)
 
 RUN_INTERVAL = 5.0
+IDLE_INTERVAL = 60.0
+"""While nothing is declared, as in most stores."""
 IDLE_SECONDS = 60.0
 """A lane that was last used before is deleted."""
 MAX_LANES = 1_000
@@ -27,21 +29,23 @@ class LaneSweeper(ControllerPart):
     name = "lane sweeper"
 
     async def run(self) -> None:
+        has_lines = True
         while True:
-            await self.clock.sleep(jitter(RUN_INTERVAL))
+            await self.clock.sleep(jitter(RUN_INTERVAL if has_lines else IDLE_INTERVAL))
             if not self.elector.is_leader and self.elector.leaderless_seconds < LEADERLESS_TIMEOUT:
                 self.backoff.reset()  # the leader does it
                 continue
             try:
-                await self.sweep()
+                has_lines = await self.sweep()
             except StoreUnavailable as error:
                 await self.backoff.wait(error)
             else:
                 self.backoff.reset()
 
-    async def sweep(self) -> None:
+    async def sweep(self) -> bool:
+        """Whether there is anything to sweep."""
         if not await self.store.limits.list_lines():
-            return  # as in most stores: nothing is written
+            return False  # nothing is written
         idle_before = await self.store.inspect.now() - int(IDLE_SECONDS * 1e6)
         deleted = MAX_LANES
         while deleted == MAX_LANES:
@@ -52,3 +56,4 @@ class LaneSweeper(ControllerPart):
                 )
             if deleted == MAX_LANES:
                 await self.clock.sleep(BATCH_DELAY)
+        return True
