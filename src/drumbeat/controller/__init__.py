@@ -109,10 +109,10 @@ class Controller:
         backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
         return ReleaseSweeper(store, self._elector, self.clock, backoff)
 
-    def create_lane_sweeper(self, store: Store) -> LaneSweeper:
+    def create_lane_sweeper(self, store: Store, view: LineView) -> LaneSweeper:
         """A service for the program's loop."""
         backoff = OutageBackoff(self.clock, FullStoreReporter(self.outage_reporter))
-        return LaneSweeper(store, self._elector, self.clock, backoff)
+        return LaneSweeper(store, self._elector, self.clock, backoff, has_lines=bool(view.declared))
 
     def create_limit_declarations(self, store: Store, view: LineView, tasks: Mapping[str, str]) -> LimitDeclarations:
         """A service for the program's loop. `tasks`: the queues of tasks without a policy of their own."""

@@ -26,10 +26,12 @@ LEADERLESS_TIMEOUT = 15.0
 
 @dataclass(eq=False, repr=False)
 class LaneSweeper(ControllerPart):
+    has_lines: bool = True
+    """Whether this program declares any: else the first look can wait, too."""
     name = "lane sweeper"
 
     async def run(self) -> None:
-        has_lines = True
+        has_lines = self.has_lines
         while True:
             await self.clock.sleep(jitter(RUN_INTERVAL if has_lines else IDLE_INTERVAL))
             if not self.elector.is_leader and self.elector.leaderless_seconds < LEADERLESS_TIMEOUT:

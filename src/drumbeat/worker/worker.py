@@ -134,7 +134,7 @@ class Worker:
                 lifespans = open_lifespans(self._app.lifespans, companions=self._app.companions)
                 pruner = self.core.controller.create_pruner(store)
                 sweeper = self.core.controller.create_release_sweeper(store)
-                lanes = self.core.controller.create_lane_sweeper(store)
+                lanes = self.core.controller.create_lane_sweeper(store, self.core.lines)
                 declarations = self._declare_limits(store)
                 async with lifespans, run_in_background(pruner, sweeper, lanes, declarations, parts.stats_writer):
                     await self._run_startup(store, declarations)

@@ -95,10 +95,11 @@ class ClaimFiller:
         is_more = is_ready and (lanes.is_more if missing <= 0 and lanes.jobs else due.is_now(result.now, 1))
         if reported.lane_ends and (is_more if missing <= 0 else due.lacks_slots(result.now, slots)):
             self._notifier.notify(result.now)
-        found = [at for at in (next_due, due.next_look(result.now, slots)) if at is not None]
+        now = result.now if lanes.now is None else lanes.now
+        found = [at for at in (next_due, due.next_look(now, slots)) if at is not None]
         return msgspec.structs.replace(
             result,
-            now=result.now if lanes.now is None else lanes.now,
+            now=now,
             jobs=_in_order_of_queues(result, claim),
             next_due_at=min(found, default=None) if missing > 0 else None,
             has_limited=claim.slots is not None and due.may_lack_slots(result.now, slots),
