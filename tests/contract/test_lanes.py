@@ -574,6 +574,30 @@ async def test_lanes_that_are_idle_are_swept_and_come_back_with_their_next_job(s
     assert (await get_job(store, waiting)).state is JobState.PENDING
 
 
+async def test_a_lane_whose_rate_still_counts_starts_is_not_forgotten(store: Store) -> None:
+    """It is not full, so it opens at once; but what has started must not start again."""
+    instance = await worker(store)
+    await declare(store, each=Bounds(rate=2, per=HOUR))
+    await add_jobs(store, "a", 1)
+    await finish(store, instance, *await take(store, instance))
+    assert await take(store, instance) == []
+    assert await store.limits.sweep(await store.inspect.now() + 1_000_000, 1_000) == (0, 0)
+    await add_jobs(store, "a", 3)
+    assert len(await take(store, instance)) == 1
+
+
+@pytest.mark.parametrize("order", ["", "skip"])
+async def test_a_line_that_is_held_goes_on_when_it_loses_its_order_or_may_step_over(store: Store, order: str) -> None:
+    instance = await worker(store)
+    await declare(store, order="hold", each=ONE)
+    _, second = await add_jobs(store, "a", 2)
+    [job] = await take(store, instance)
+    await finish(store, instance, job, kind=OutcomeKind.RETRY, delay=HOUR)
+    assert await take(store, instance) == []
+    await declare(store, order=order, each=ONE, version=2)
+    assert ids(await take(store, instance)) == [second]
+
+
 @pytest.mark.parametrize("order", ["hold", "skip"])
 async def test_an_order_is_that_of_enqueue_one_after_the_other(store: Store, order: str) -> None:
     instance = await worker(store)

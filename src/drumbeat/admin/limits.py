@@ -27,8 +27,7 @@ MAX_PAGE = 500
 class Limits(AdminPart):
     """List and change limits, and list the groups under them.
 
-    A line is named by its queue, and by its task where that has limits of its own. All limits are those of a queue: a task with
-    jobs in two queues has two lines.
+    A line is named by its queue, and by its task where that has limits of its own, which count its jobs in its own queue.
     """
 
     async def list(self, queue: str | None = None) -> builtins.list[LineRecord]:

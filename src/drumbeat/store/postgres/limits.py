@@ -210,11 +210,12 @@ class PostgresLimits:
         for row in lines:
             last: str | None = ""
             while last is not None:
-                last = await self._connection.transact(partial(self._tell, row["queue"], row["name"], last))
+                place = (row["queue"], row["name"], row["policy"])
+                last = await self._connection.transact(partial(self._tell, *place, last))
         if lines:
             await self._notify()
 
-    async def _tell(self, queue: str, line: str, after: str, session: Session) -> str | None:
+    async def _tell(self, queue: str, line: str, first_policy: str, after: str, session: Session) -> str | None:
         """Tell a piece of the lanes of a line; the last of them, or None: there are no more. Not while policies change: older
         limits must not be written after newer ones."""
         await session.execute(self._sql.lock_policies_shared)
@@ -228,19 +229,22 @@ class PostgresLimits:
         if len(lanes) == _MAX_LANES_AT_ONCE:
             last: str = lanes[-1]["name"]
             return last
-        await session.execute(self._sql.set_told, queue, line)
+        await session.execute(self._sql.set_told, queue, line, first_policy)
         return None
 
     async def _delete_idle(self, idle_before: int, limit: int, session: Session) -> int:
         rows = await session.fetch(self._sql.lock_idle_lanes, idle_before, limit)
-        places = [
-            row["place"]
-            for row in rows
-            if row["policy"] is None
-            or not drop_old_starts(decode_policy(row["policy"]).each, decode_starts(row["starts"]), row["now"])
-        ]
-        await session.execute(self._sql.delete_lanes, places)
-        return len(places)
+        idle: list[str] = []
+        kept: list[str] = []
+        for row in rows:
+            # What a rate still counts would start again.
+            counts = row["policy"] is not None and drop_old_starts(
+                decode_policy(row["policy"]).each, decode_starts(row["starts"]), row["now"]
+            )
+            (kept if counts else idle).append(row["place"])
+        await session.execute(self._sql.delete_lanes, idle)
+        await session.execute(self._sql.keep_lanes, kept)
+        return len(idle)
 
     async def _count_lanes(self, limit: int, session: Session) -> int:
         """Compare some lanes, going on where the last call ended."""

@@ -139,7 +139,8 @@ class RedisLimits:
         for group, weight in policy.weights.items():
             values += (group, weight)
         values += ("policy", encode_json(policy), "rule", _format_rule(policy), *facts)
-        reorders = bool(before.order) != bool(policy.order) or stored.is_reordering
+        # Also from "hold" to "skip": who was held is looked at again.
+        reorders = before.order != policy.order or stored.is_reordering
         if reorders:
             values += ("reordering", 1)
         if not await self._pool.run("set_line", *values):

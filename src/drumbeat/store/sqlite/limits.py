@@ -55,15 +55,16 @@ class _GroupRow(msgspec.Struct, frozen=True, array_like=True):
 _read_line = msgspec.json.Decoder(_LineRow).decode
 _read_lines = msgspec.json.Decoder(list[_ListedLineRow]).decode
 _read_groups = msgspec.json.Decoder(list[_GroupRow]).decode
+_read_untold = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
+_read_idle = msgspec.json.Decoder(list[tuple[str, str, LinePolicy | None, list[tuple[int, int]]]]).decode
 _read_names = msgspec.json.Decoder(list[str]).decode
 _read_counts = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
 
 class SqliteLimits(SqliteOperations):
     async def declare(self, lines: Sequence[LineDeclaration], version: int) -> None:
-        changed = await self._writer.write(partial(_declare, self), (lines, version))
-        for queue, line, policy in changed:
-            await self._limit_lanes(queue, line, policy)
+        await self._writer.write(partial(_declare, self), (lines, version))
+        await self._tell_all()
 
     async def change(self, queue: str, line: str, change: LineChange | None, *, by: str, reason: str) -> bool:
         facts = {
@@ -73,10 +74,9 @@ class SqliteLimits(SqliteOperations):
             "by": by,
             "reason": reason,
         }
-        policy = await self._writer.write(partial(_change, self), (facts, change))
-        if policy is not None:
-            await self._limit_lanes(queue, line, policy)
-        return policy is not None
+        is_changed = await self._writer.write(partial(_change, self), (facts, change))
+        await self._tell_all()
+        return is_changed
 
     async def change_group(
         self, queue: str, line: str, group: str, *, bounds: Bounds | None, weight: int | None
@@ -121,6 +121,7 @@ class SqliteLimits(SqliteOperations):
         return await self._read_groups(self._sql.busiest_groups, {"limit": limit, "now": self._clock.now_us()})
 
     async def sweep(self, idle_before: int, limit: int) -> tuple[int, int]:
+        await self._tell_all()
         return await self._writer.write(partial(_sweep, self), (idle_before, limit))
 
     def _read_lines(self, db: SqliteConnection) -> list[_ListedLineRow]:
@@ -137,11 +138,13 @@ class SqliteLimits(SqliteOperations):
             _to_group(row, policies.get((row.queue, split_lane(row.lane.name)[0]), LinePolicy()), now) for row in found
         ]
 
-    async def _limit_lanes(self, queue: str, line: str, policy: LinePolicy) -> None:
-        """Let the lanes of a line stand under new limits, in pieces."""
-        last: str | None = ""
-        while last is not None:
-            last = await self._writer.write(partial(_limit_lanes, self), (queue, line, policy, last))
+    async def _tell_all(self) -> None:
+        """Let lanes stand under policies that have changed, in pieces. Whoever changed one may be gone: all are looked at."""
+        untold = await self._admin_reader.read(lambda db: _read_untold(db.value(self._sql.untold_lines)))
+        for queue, line, revision in untold:
+            last: str | None = ""
+            while last is not None:
+                last = await self._writer.write(partial(_tell, self), (queue, line, revision, last))
 
     # On the writer's thread.
 
@@ -162,12 +165,8 @@ class SqliteLimits(SqliteOperations):
             )
 
 
-def _declare(
-    store: SqliteLimits, write: WriteContext, given: tuple[Sequence[LineDeclaration], int]
-) -> list[tuple[str, str, LinePolicy]]:
-    """The lines whose policy has changed."""
+def _declare(store: SqliteLimits, write: WriteContext, given: tuple[Sequence[LineDeclaration], int]) -> None:
     lines, version = given
-    changed = []
     for each in lines:
         place = {"queue": each.queue, "name": each.line}
         text = write.db.value(store._sql.line, place)
@@ -180,26 +179,21 @@ def _declare(
         write.db.run(store._sql.declare_line, facts)
         if row is None or policy != row.policy:
             store.set_policy(write, each.queue, each.line, None if row is None else row.policy, policy)
-            changed.append((each.queue, each.line, policy))
-    if changed:
-        write.notify(write.now)
-    return changed
+            write.notify(write.now)
 
 
-def _change(
-    store: SqliteLimits, write: WriteContext, given: tuple[dict[str, object], LineChange | None]
-) -> LinePolicy | None:
+def _change(store: SqliteLimits, write: WriteContext, given: tuple[dict[str, object], LineChange | None]) -> bool:
     facts, change = given
     place = {"queue": facts["queue"], "name": facts["name"]}
     text = write.db.value(store._sql.line, place)
     if text is None:
-        return None
+        return False
     row = _read_line(text)
     write.db.run(store._sql.change_line, facts | {"now": write.now})
     policy = effective_policy(row.declared, change)
     store.set_policy(write, str(facts["queue"]), str(facts["name"]), row.policy, policy)
     write.notify(write.now)
-    return policy
+    return True
 
 
 def _change_group(store: SqliteLimits, write: WriteContext, given: tuple[str, str, LaneState]) -> bool:
@@ -222,29 +216,35 @@ def _change_group(store: SqliteLimits, write: WriteContext, given: tuple[str, st
     return True
 
 
-def _limit_lanes(store: SqliteLimits, write: WriteContext, given: tuple[str, str, LinePolicy, str]) -> str | None:
-    """The last of a piece of lanes; None: these were all."""
-    queue, line, policy, after = given
-    facts = {"queue": queue, "name": line, "after": after, "limit": _MAX_LANES_AT_ONCE}
-    text = write.db.value(store._sql.lane_names, facts)
-    names = _read_names(text)
+def _tell(store: SqliteLimits, write: WriteContext, given: tuple[str, str, int, str]) -> str | None:
+    """Tell a piece of the lanes of a line, by the policy that holds now. The last of them; None: these were all."""
+    queue, line, revision, after = given
+    place = {"queue": queue, "name": line}
+    policy = _read_line(write.db.value(store._sql.line, place)).policy
+    text = write.db.value(store._sql.lane_names, place | {"after": after, "limit": _MAX_LANES_AT_ONCE})
     bounds = bounds_of(LaneState(""), policy)
-    facts = {
-        "queue": queue,
-        "name": line,
-        "names": text,
-        "concurrency": NO_LIMIT if bounds.concurrency is None else bounds.concurrency,
-        "fair": policy.fair,
-    }
-    write.db.run(store._sql.limit_lanes, facts)
+    facts = {"names": text, "concurrency": NO_LIMIT if bounds.concurrency is None else bounds.concurrency}
+    write.db.run(store._sql.tell_lanes, place | facts | {"fair": policy.fair, "now": write.now})
     write.notify(write.now)
-    return names[-1] if len(names) == _MAX_LANES_AT_ONCE else None
+    names = _read_names(text)
+    if len(names) == _MAX_LANES_AT_ONCE:
+        return names[-1]
+    write.db.run(store._sql.set_told, place | {"revision": revision})
+    return None
 
 
 def _sweep(store: SqliteLimits, write: WriteContext, given: tuple[int, int]) -> tuple[int, int]:
     before, limit = given
-    idle = write.db.value(store._sql.idle_lanes, {"before": before, "now": write.now, "limit": limit})
-    deleted = 0 if idle == "[]" else write.db.run(store._sql.delete_lanes, {"lanes": idle})
+    found = _read_idle(write.db.value(store._sql.idle_lanes, {"before": before, "now": write.now, "limit": limit}))
+    idle: list[tuple[str, str]] = []
+    kept: list[tuple[str, str]] = []
+    for queue, name, policy, starts in found:
+        # What a rate still counts would start again.
+        counts = policy is not None and drop_old_starts(policy.each, starts, write.now)
+        (kept if counts else idle).append((queue, name))
+    deleted = write.db.run(store._sql.delete_lanes, {"lanes": as_json(idle)}) if idle else 0
+    if kept:
+        write.db.run(store._sql.keep_lanes, {"lanes": as_json(kept), "now": write.now})
     corrected = 0
     for statement, correct in (
         (store._sql.running_of_lanes, store._sql.correct_lane),

@@ -110,7 +110,7 @@ RETURNING lane.queue, lane.name;
 
 -- name: untold_lines
 -- Lines whose lanes are still to be told of a change.
-SELECT queue, name
+SELECT queue, name, policy
   FROM drumbeat.line
  WHERE untold > 0
  ORDER BY queue, name;
@@ -149,10 +149,12 @@ UPDATE drumbeat.lane
  WHERE ctid = ANY ($1::text[]::tid[]);
 
 -- name: set_told
+-- $3 the policy when the first of its lanes were told: if another holds by now, they are to be told again.
 UPDATE drumbeat.line
    SET untold = 0
  WHERE queue = $1
-   AND name = $2;
+   AND name = $2
+   AND policy = $3;
 
 -- name: change_group
 -- $1 queue, $2 lane, $3 line, $4 bounds, $5 weight, $6 concurrency.
@@ -255,6 +257,12 @@ SELECT lane.ctid::text AS place, lane.starts, line.policy, drumbeat.now_us() AS 
  ORDER BY lane.used_at
  LIMIT $2
    FOR NO KEY UPDATE OF lane SKIP LOCKED;
+
+-- name: keep_lanes
+-- So that the next sweep looks at others first.
+UPDATE drumbeat.lane
+   SET used_at = drumbeat.now_us()
+ WHERE ctid = ANY ($1::text[]::tid[]);
 
 -- name: delete_lanes
 DELETE FROM drumbeat.lane

@@ -203,6 +203,7 @@ UPDATE drumbeat_line
 -- What holds from now on. What runs is counted anew: until now it may not have been.
 UPDATE drumbeat_line
    SET policy = :policy,
+       revision = revision + 1,
        "order" = :order,
        is_limited = :is_limited,
        running = CASE WHEN :is_limited
@@ -234,11 +235,24 @@ UPDATE drumbeat_job
    AND lane < :name || '!'
    AND place IS NOT NULL;
 
--- name: limit_lanes
--- Lanes of a line from the first after `after`: the limit that they stand under, and a look at each. [last name, how many].
+-- name: untold_lines
+-- Lines whose lanes are still to be told of the policy that holds: [queue, name, revision].
+SELECT json_group_array(json_array(queue, name, revision))
+  FROM drumbeat_line
+ WHERE told < revision;
+
+-- name: set_told
+UPDATE drumbeat_line
+   SET told = max(told, :revision)
+ WHERE queue = :queue
+   AND name = :name;
+
+-- name: tell_lanes
+-- Let these lanes of a line stand under its policy, and be looked at: whoever was held by another order may be next.
 UPDATE drumbeat_lane
    SET concurrency = ifnull(json_extract(own_bounds, '$[0]'), CASE WHEN own_bounds IS NULL THEN :concurrency ELSE 2147483647 END),
        open_at = 0,
+       head_at = min(head_at, :now),
        turn_at = CASE WHEN :fair THEN turn_at ELSE 0 END
  WHERE queue = :queue
    AND line = :name
@@ -315,15 +329,19 @@ SELECT json_group_array(
          LIMIT :limit) AS listed;
 
 -- name: idle_lanes
-SELECT json_group_array(json_array(queue, name))
-  FROM (SELECT queue, name
+-- [queue, name, policy of its line, starts]
+SELECT json_group_array(json_array(queue, name, json(policy), json(starts)))
+  FROM (SELECT lane.queue, lane.name, line.policy, lane.starts
           FROM drumbeat_lane AS lane
-         WHERE used_at < :before
-           AND running = 0
-           AND head_at IS NULL
-           AND own_bounds IS NULL
-           AND own_weight IS NULL
-           AND open_at <= :now
+          LEFT JOIN drumbeat_line AS line
+            ON line.queue = lane.queue
+           AND line.name = lane.line
+         WHERE lane.used_at < :before
+           AND lane.running = 0
+           AND lane.head_at IS NULL
+           AND lane.own_bounds IS NULL
+           AND lane.own_weight IS NULL
+           AND lane.open_at <= :now
            AND NOT EXISTS (SELECT 1
                              FROM drumbeat_job AS job
                             WHERE job.queue = lane.queue
@@ -331,6 +349,12 @@ SELECT json_group_array(json_array(queue, name))
                               AND job.state = 'pending'
                               AND job.blocked_on IS NULL)
          LIMIT :limit);
+
+-- name: keep_lanes
+-- So that the next sweep looks at others first.
+UPDATE drumbeat_lane
+   SET used_at = :now
+ WHERE (queue, name) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:lanes));
 
 -- name: delete_lanes
 DELETE FROM drumbeat_lane

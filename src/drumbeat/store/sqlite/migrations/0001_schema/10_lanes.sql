@@ -2,7 +2,7 @@
 
 -- A line: a task with a policy of its own, or ('') a queue with one. `policy` is JSON text: what holds now, made of what code has
 -- declared and what people have set. `running` and `starts` count where the line as a whole is limited (is_limited); of the line ''
--- they count all jobs of the queue that are in lanes.
+-- they count all jobs of the queue that are in lanes. `told`: the revision of the policy that all lanes have been told of.
 CREATE TABLE drumbeat_line (
     queue       TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -16,6 +16,8 @@ CREATE TABLE drumbeat_line (
     reason      TEXT,
     "order"     TEXT NOT NULL DEFAULT '',
     is_limited  INTEGER NOT NULL DEFAULT 0,
+    revision    INTEGER NOT NULL DEFAULT 0,
+    told        INTEGER NOT NULL DEFAULT 0,
     running     INTEGER NOT NULL DEFAULT 0,
     starts      TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (queue, name)
